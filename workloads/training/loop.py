@@ -168,6 +168,12 @@ class Optimisation:
         same = {id(each): each for each in self._kept.values()}
         self.average = copy.deepcopy(self.module, same).requires_grad_(False).eval()
         self.best = self._learned(self.average)
+        # The optimiser holds the same ones: they needn't be looked for in each step.
+        self._weights = list(self.module.parameters())
+        followed = zip(self.average.parameters(), self._weights, strict=True)
+        self._followed = [(ours, theirs) for ours, theirs in followed if ours is not theirs]
+        # A team's own model may make itself new buffers.
+        self._counts = parameters.own is not None or any(True for _ in self.module.buffers())
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
         self._distillation = distillation
@@ -298,14 +304,13 @@ class Optimisation:
 
     def _clipped(self) -> Tensor:
         """Clip the gradients; return their norm before that."""
-        parameters = list(self.module.parameters())
-        gradients = [each.grad for each in parameters if each.grad is not None]
+        gradients = [each.grad for each in self._weights if each.grad is not None]
         norm = nn.utils.get_total_norm(gradients, foreach=True)
         # float16 meets infinite gradients while it looks for its scale.
         if self._is_watched and not self._scaler.is_enabled():
             self.watch.gradient(norm)
         limit = self._parameters.gradient_clip or math.inf
-        nn.utils.clip_grads_with_norm_(parameters, limit, norm, foreach=True)
+        nn.utils.clip_grads_with_norm_(self._weights, limit, norm, foreach=True)
         return norm
 
     def has_diverged(self, loss: Tensor, norm: Tensor) -> bool:
@@ -382,12 +387,10 @@ class Optimisation:
     @torch.no_grad()
     def _follow(self) -> None:
         """Let the average follow the weights, and what isn't learned but counted."""
-        averaged = [*self.average.parameters(), *self.average.buffers()]
-        current = [*self.module.parameters(), *self.module.buffers()]
-        pairs = (
-            (ours, theirs) for ours, theirs in zip(averaged, current, strict=True)
-            if ours is not theirs
-        )  # fmt: skip
+        pairs = self._followed
+        if self._counts:
+            counted = zip(self.average.buffers(), self.module.buffers(), strict=True)
+            pairs = [*pairs, *((ours, theirs) for ours, theirs in counted if ours is not theirs)]
         follow_weights(pairs, self._scheduler.last_epoch)
         if self._parameters.quantisation_aware:
             quantisation.share_ranges(self.module, self.average)
