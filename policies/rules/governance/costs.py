@@ -222,7 +222,8 @@ def _upgraded(
     else:
         yield violation(
             path,
-            f"an upgrade adds {stated or format(part, 'g')} to {ceiling:g} machines with GPUs; {most} at most",
+            f"an upgrade adds {stated or format(part, 'g')} to {ceiling:g} machines with GPUs; "
+            f"{most} at most",
         )
 
 
