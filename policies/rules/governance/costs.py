@@ -113,6 +113,9 @@ _TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
 _CONFIGURATION: Final = "aws:ec2/launchConfiguration:LaunchConfiguration"
 _POOL: Final = azure("containerservice:AgentPool")
 _CLUSTER: Final = azure("containerservice:ManagedCluster")
+_SURGE: Final = "upgradeSettings.maxSurge"
+"""Machines of an upgrade, beside the others: a number, or percent of the pool, rounded up.
+https://learn.microsoft.com/azure/aks/upgrade-options"""
 _SET: Final = azure("compute:VirtualMachineScaleSet")
 _COMPUTE: Final = azure("machinelearningservices:Compute")
 
@@ -127,7 +130,11 @@ _COMPUTE: Final = azure("machinelearningservices:Compute")
     "setting mostGpuMachines allows.",
 )
 def gpu_ceiling(resource: Resource, context: Context) -> Iterator[Finding]:
-    """The setting ``mostGpuMachines`` is the highest ceiling that a pool may have."""
+    """The setting ``mostGpuMachines`` is the highest ceiling that a pool may have.
+
+    On AKS with what it has more while it is upgraded, where that is stated. EKS adds machines by
+    itself, whose number no property of a node group states.
+    """
     most = context.settings.most_gpu_machines
     if resource.kind in _CLUSTER:
         for where, pool in entries(resource.get("agentPoolProfiles"), "agentPoolProfiles"):
@@ -179,10 +186,45 @@ def _pool(pool: Any, base: str, most: int) -> Iterator[Finding]:
     gpu = _gpu([get(pool, "vmSize")])
     scaled = get(pool, "enableAutoScaling")
     if is_true(scaled) or is_unknown(scaled):
-        yield from _limited(get(pool, "maxCount"), base + "maxCount", most, gpu)
+        path, ceiling = "maxCount", get(pool, "maxCount")
     else:
-        count = get(pool, "count")
-        yield from _limited(1 if count is ABSENT else count, base + "count", most, gpu)
+        path, ceiling = "count", get(pool, "count")
+        ceiling = 1 if ceiling is ABSENT else ceiling
+    found = list(_limited(ceiling, base + path, most, gpu))
+    yield from found
+    if not found and gpu is not False:
+        surge = get(pool, _SURGE)
+        yield from _upgraded(surge, number(ceiling), base + _SURGE, most, gpu)
+
+
+def _upgraded(
+    surge: Any, ceiling: float | None, path: str, most: int, gpu: bool | None
+) -> Iterator[Finding]:
+    """What a pool has beyond its ceiling while it is upgraded: a number, or percent of it."""
+    if is_unknown(surge):
+        yield indeterminate(
+            path, f"how many machines an upgrade adds can't be seen; {most} at most"
+        )
+        return
+    if ceiling is None or surge is ABSENT:
+        return
+    stated = text(surge)
+    part = number(stated.removesuffix("%") if stated else surge)
+    if part is None:
+        yield indeterminate(path, "what an upgrade adds is neither a number nor percent")
+        return
+    # Rounded up by Azure, which changes nothing here: ceilings are whole numbers.
+    more = ceiling * part / 100 if stated.endswith("%") else part
+    if ceiling + more <= most:
+        return
+    if gpu is None:
+        yield indeterminate(path, "whether these machines have GPUs can't be seen")
+    else:
+        yield violation(
+            path,
+            f"an upgrade adds {stated or format(part, 'g')} to {ceiling:g} machines with GPUs; "
+            f"{most} at most",
+        )
 
 
 def _grown(resource: Resource, context: Context, path: str, most: int) -> Iterator[Finding]:

@@ -385,6 +385,58 @@ def test_a_key_ring_that_was_moved_seals_what_is_kept(
     assert settings.read(site.config).drift_file.exists()
 
 
+def _followed(site: Site, *, ends: str) -> None:
+    """A server keeps counts of drift, which settings then end: while it runs or is stopped."""
+    site.state.parent.mkdir(exist_ok=True)
+
+    def generation() -> Generation:
+        worker = cast("Any", SimpleNamespace(manifest={}))
+        return Generation(settings.read(site.config), 1, (), cast("Any", None), [worker])
+
+    async def follow() -> None:
+        master = Master(site.config)
+        site.write(drift={"enabled": True})
+        master._watch(generation())  # pyright: ignore[reportPrivateUsage]
+        writing = asyncio.ensure_future(master._keep_drift())  # pyright: ignore[reportPrivateUsage]
+        if ends != "while it is written":
+            await writing
+            assert settings.read(site.config).drift_file.exists()
+        else:
+            await asyncio.sleep(0)  # the write has begun, in its thread
+        site.write(drift={"enabled": False})
+        if ends == "before it starts again":
+            master = Master(site.config)
+        master._watch(generation())  # pyright: ignore[reportPrivateUsage]
+        await writing
+
+    asyncio.run(follow())
+
+
+@pytest.mark.parametrize(
+    "ends", ["while it runs", "before it starts again", "while it is written"]
+)
+def test_drift_that_is_no_longer_watched_leaves_nothing_behind(
+    site: Site, capsys: pytest.CaptureFixture[str], ends: str
+) -> None:
+    _followed(site, ends=ends)
+    assert not settings.read(site.config).drift_file.exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_what_was_kept_of_drift_and_cannot_be_removed_is_told(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.state.parent.mkdir(exist_ok=True)
+    site.write(drift={"enabled": False})
+    wanted = settings.read(site.config)
+    wanted.drift_file.mkdir()
+    worker = cast("Any", SimpleNamespace(manifest={}))
+    generation = Generation(wanted, 1, (), cast("Any", None), [worker])
+    master = Master(site.config)
+    master._watch(generation)  # pyright: ignore[reportPrivateUsage]
+    assert f"can't remove {wanted.drift_file}: " in capsys.readouterr().err
+
+
 def test_a_restart_goes_on_counting(site: Site, start: Callable[..., Server]) -> None:
     site.write(drift={"window_rows": 10_000}, limits={"drain_seconds": 1})
     content, fields = watched.digits_model()

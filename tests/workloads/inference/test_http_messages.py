@@ -96,6 +96,8 @@ REFUSED = {
     "two hosts in one": LIVE.replace(b"Host: x", b"Host: a, b") + b"\r\n",
     "target with a user": LIVE.replace(b" /v2", b" https://u@x/v2") + b"\r\n",
     "target of another scheme": LIVE.replace(b" /v2", b" ftp://x/v2") + b"\r\n",
+    "target with a fragment": LIVE.replace(b"live", b"live#x") + b"\r\n",
+    "absolute form with a fragment": LIVE.replace(b"/v2/health/live", b"https://x/v2#b") + b"\r\n",
     "target without a slash": LIVE.replace(b" /v2", b" v2") + b"\r\n",
     "HTTP/1.2": LIVE.replace(b"HTTP/1.1", b"HTTP/1.2") + b"\r\n",
 }

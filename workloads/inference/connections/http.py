@@ -460,6 +460,10 @@ _HOST = (
 _AUTHORITY = re.compile(_HOST)
 _ABSOLUTE = re.compile(rb"https?://" + _HOST + rb"(?=[/?]|$)", re.IGNORECASE)
 _NO_UPGRADES = "this server speaks HTTP/1.1 only, without upgrades"
+_NO_FRAGMENTS = (
+    "the request target has a '#', which no form of it may; send %23 where one is meant"
+)
+"""RFC 9112, 3.2: a fragment stays with the client."""
 HEADER_LENGTH = "Inference-Header-Content-Length"
 LENGTH_LINE = HEADER_LENGTH.encode() + b": "
 """What the line of an answer begins with that gives it."""
@@ -701,6 +705,8 @@ class Reader:
             raise RequestError(400, "the Host header is missing", close=True)
         if host is not None and not _AUTHORITY.fullmatch(host):
             raise RequestError(400, "the Host header must be a host, or host:port", close=True)
+        if b"#" in exchange.url:
+            raise RequestError(400, _NO_FRAGMENTS, close=True)
         if not exchange.url.startswith(b"/"):
             exchange.url = _origin_form(exchange)
         if headers.get(b"expect", _EXPECTATION).lower() != _EXPECTATION:

@@ -66,6 +66,17 @@ class DriftState:
             print(f"warning: drift is counted anew: {error}", file=sys.stderr, flush=True)
             self._event("drift.anew", reason=str(error))
 
+    def forget(self) -> None:
+        """Remove what was kept, where nothing is watched any more; that it can't be is told."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            print(
+                f"warning: drift isn't watched, and what was kept of it stays: can't remove "
+                f"{self._path}: {error.strerror or error}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
     def _read(self) -> Any:
         """Return what was kept; None: nothing was."""
         path = self._path

@@ -654,13 +654,18 @@ class Master:
             generation.settings.model, generation.version, known, wanted,
             memory=self._memory, event=self._event,
         ) if wanted.enabled else None  # fmt: skip
-        if self._drift is not None and is_first:
+        if self._drift is None:
+            self._drift_state.forget()
+        elif is_first:
             self._drift_state.restore(self._drift)
 
     async def _keep_drift(self) -> None:
         self._drift_kept = time.monotonic()
-        if self._drift is not None and self._drift_state is not None:
-            await self._drift_state.keep(self._drift)
+        drift, state = self._drift, self._drift_state
+        if drift is not None and state is not None:
+            await state.keep(drift)
+            if self._drift is None:  # settings that end it came while it was written
+                state.forget()
 
     def _more_metrics(self) -> Iterator[Metric]:
         for each in (self._drift, self._jobs, self._shadow):
