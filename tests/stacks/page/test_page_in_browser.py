@@ -400,6 +400,13 @@ def test_a_shadow_is_a_table(page: Browser, shadowed: Stand, pictures: Path, wid
     )
     page.evaluate(SUBMIT)
     wait_for(
+        lambda: page.evaluate(
+            "document.querySelector('.answer') !== null && "
+            "!document.getElementById('answer').hasAttribute('aria-busy')"
+        ),
+        "an answer",
+    )
+    wait_for(
         lambda: "100.0 %" in page.evaluate("document.getElementById('live').innerText"),
         "a comparison",
     )
