@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from falaj.stacks.page.form import MESSAGE, SYSTEM, Form, RowError
-from falaj.wire.documents import mapping, sequence
+from falaj.wire.documents import is_sequence, mapping, sequence
 from falaj.workloads.chat import ASSISTANT, USER, Message
 from falaj.workloads.inference.language.chats import MOST_MESSAGES
 from falaj.workloads.inference.language.completions import OF_VERSION
@@ -62,7 +62,7 @@ def turns_of(given: Mapping[str, str]) -> list[Message]:
         and _is_text(each["content"])
     ]  # fmt: skip
     in_turn = [each.role for each in turns] == [*_ORDER] * (len(turns) // 2)
-    if not isinstance(found, list) or len(turns) != len(found) or not in_turn:
+    if not is_sequence(found) or len(turns) != len(messages) or not in_turn:
         raise RowError({KEPT: "what was said until now can't be read; begin anew"})
     return turns
 

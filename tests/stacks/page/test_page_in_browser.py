@@ -266,7 +266,7 @@ def chat(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand
     def publish(site: Site) -> int:
         return site.publish(model(), fields=manifest())
 
-    yield from made(tmp_path_factory.mktemp("chat"), languages.NAME, publish)
+    yield from made(tmp_path_factory.mktemp("chat"), "chat", publish)
 
 
 SAY = "document.getElementById('message').value = {}"
@@ -389,14 +389,23 @@ def judged_without_scripts(page: Browser) -> bool:
 def shadowed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     """A table's model with a shadow."""
     del home
-    yield from made(tmp_path_factory.mktemp("shadowed"), "table", publish_shadow)
+    yield from made(tmp_path_factory.mktemp("shadowed"), "shadowed", publish_shadow)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_shadow_is_a_table(page: Browser, shadowed: Stand, pictures: Path, width: int) -> None:
     show(page, shadowed, width)
-    shadowed.server.wait(lambda state: (state["shadow"] or {})["state"] == "ready", "no shadow")
-    assert "version 1 answered" in answered(page)
+    shadowed.server.wait(
+        lambda state: (state["shadow"] or {}).get("state") == "ready", "no shadow"
+    )
+    page.evaluate(SUBMIT)
+    wait_for(
+        lambda: page.evaluate(
+            "document.querySelector('.answer') !== null && "
+            "!document.getElementById('answer').hasAttribute('aria-busy')"
+        ),
+        "an answer",
+    )
     wait_for(
         lambda: "100.0 %" in page.evaluate("document.getElementById('live').innerText"),
         "a comparison",

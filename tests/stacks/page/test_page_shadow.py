@@ -68,11 +68,12 @@ def test_runs_are_counted_by_version() -> None:
 
 def publish(site: Site) -> int:
     """A version that serves, and another one as its shadow; the first one's number."""
-    site.write(model="table", alias="production", shadow={"percent": 100, "alias": "shadow"})
+    model = site.document["model"]
+    site.write(shadow={"percent": 100, "alias": "shadow"})
     for run in ("one", "two"):
         fields = models.fields(models.table(), run) | {"classes": None}
         site.publish(models.table(), fields=fields, promote=run == "one")
-    site.store.promote("table", 2, alias="shadow")
+    site.store.promote(model, 2, alias="shadow")
     return 1
 
 
