@@ -119,6 +119,15 @@ def test_a_request_that_is_sent_again_is_the_same_job(asker: Asker) -> None:
     assert asker.submit(row("mlp", VALUES)).id != first.id
 
 
+@pytest.mark.parametrize("name", ["idempotency-key", "x-request-id"])
+def test_what_is_named_twice_is_refused_as_by_http(asker: Asker, name: str) -> None:
+    code, said = refusal(
+        asker.raw, "SubmitJob", row("mlp").SerializeToString(), service=JOBS,
+        metadata=((name, "a"), (name, "b")),
+    )  # fmt: skip
+    assert (code, said) == ("INVALID_ARGUMENT", f"{name} is in the metadata more than once")
+
+
 def test_a_removed_job_is_gone(asker: Asker) -> None:
     made = asker.submit(row("mlp")).id
     removed = CLASSES["Job"].FromString(asker.about("RemoveJob", made))

@@ -70,6 +70,9 @@ SLOW_OPEN: Final = 4
 """Slow messages at once of methods that ask for no credentials."""
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """Messages that a busy worker hasn't taken, before further ones are read."""
+REQUEST_ID: Final = "x-request-id"
+"""In the metadata, as HTTP's headers of that name: once at most."""
+IDEMPOTENCY_KEY: Final = "idempotency-key"
 KNOWN_KEPT: Final = 4096
 LARGE_BYTES: Final = 1024 * 1024
 """A message of as many is translated only where there is memory for it."""
@@ -320,10 +323,16 @@ class Server:
         peer, token = context.peer(), _authorization(context)
         head: dict[str, Any] = {
             "call": self._calls, "peer": peer, "path": path, "token": token,
-            "place": method.place, "named": _metadata(context, "x-request-id"),
-            "key": _metadata(context, "idempotency-key"),
+            "place": method.place, "named": _metadata(context, REQUEST_ID),
+            "key": _metadata(context, IDEMPOTENCY_KEY),
         }  # fmt: skip
         caller = (peer, token)
+        names = [key for key, _ in context.invocation_metadata()]
+        for name in (REQUEST_ID, IDEMPOTENCY_KEY):
+            if names.count(name) > 1:
+                twice = bad_request(f"{name} is in the metadata more than once")
+                self._lost(head, twice)
+                raise twice
         if method.is_open:
             try:
                 self._require_open_place(calls.network_of_name(peer))
@@ -429,9 +438,8 @@ def _authorization(context: Any) -> str | None:
 
 
 def _metadata(context: Any, name: str) -> str | None:
-    """What HTTP's header of that name would say: the first that is given; None: there is none."""
-    found = [value for key, value in context.invocation_metadata() if key == name]
-    return found[0] if found else None
+    """What HTTP's header of that name would say; None: there is none."""
+    return next((value for key, value in context.invocation_metadata() if key == name), None)
 
 
 def _require(head: dict[str, Any], body: bytes) -> Told:
