@@ -348,7 +348,7 @@ def revoke(path: Path, *, token: str | None = None, subject: str | None = None) 
     with locked(path.with_name(f".{path.name}.lock")):
         before = Revocations.read(path)
         tokens, subjects = dict(before.tokens), dict(before.subjects)
-        said: list[str] = []
+        revoked: list[str] = []
         if token is not None:
             try:
                 claims = jwt.decode(token, options={"verify_signature": False})
@@ -359,12 +359,12 @@ def revoke(path: Path, *, token: str | None = None, subject: str | None = None) 
                     "subject instead"
                 ) from error
             tokens[identifier] = until
-            said.append(f"the token {identifier}")
+            revoked.append(f"the token {identifier}")
         if subject is not None:
             subjects[subject] = now
-            said.append(f"all tokens of {subject} until now")
+            revoked.append(f"all tokens of {subject} until now")
         Revocations(tokens, subjects).write(path, now)
-    return " and ".join(said)
+    return " and ".join(revoked)
 
 
 USUAL_MINUTES = AuthSettings.max_token_minutes

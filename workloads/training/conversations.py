@@ -90,17 +90,17 @@ def conversation_of(line: str, place: str) -> Conversation:
 
 
 def _message(given: object, place: str) -> Message:
-    said = mapping(given)
-    if set(said) != {"role", "content"}:
-        others = sorted(said.keys() - {"role", "content"})
+    message = mapping(given)
+    if set(message) != {"role", "content"}:
+        others = sorted(message.keys() - {"role", "content"})
         has = f"it has {_shown(others[0])}" if others else "it isn't a role and a content"
         raise WorkloadError(f"{place}: {has}; allowed are role and content alone")
-    if said["role"] not in ROLES:
+    if message["role"] not in ROLES:
         raise WorkloadError(
-            f"{place}: the role is {_shown(said['role'])}; allowed are {', '.join(ROLES)}"
+            f"{place}: the role is {_shown(message['role'])}; allowed are {', '.join(ROLES)}"
         )
-    content = said["content"]
-    if not isinstance(content, str) or (said["role"] == ASSISTANT and not content):
+    content = message["content"]
+    if not isinstance(content, str) or (message["role"] == ASSISTANT and not content):
         what = "a text" if content != "" else "a text of one character at least"
         raise WorkloadError(f"{place}: its content isn't {what}")
     half = next((each for each in content if "\ud800" <= each <= "\udfff"), None)
@@ -109,7 +109,7 @@ def _message(given: object, place: str) -> Message:
             f"{place}: its content has {_shown(half)}, which is half of a character; a whole one "
             "is written as it is, or as both of its halves"
         )
-    return Message(said["role"], content)
+    return Message(message["role"], content)
 
 
 class _TwiceError(Exception):
@@ -125,8 +125,8 @@ def _once(members: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _shown(value: object) -> str:
-    said = json.dumps(value, ensure_ascii=True)
-    return said if len(said) <= _MOST_SHOWN else said[:_MOST_SHOWN] + "…"
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ def wanted(
         vocabulary: theirs.
     """
     whole = np.concatenate([tokens, after[:, None]], axis=1)
-    said = template.answers(whole, vocabulary)
-    return np.where(said, whole, language.IGNORED)[:, 1:]
+    answers = template.answers(whole, vocabulary)
+    return np.where(answers, whole, language.IGNORED)[:, 1:]
 
 
 def messages_of(row: Sequence[int], template: Template, vocabulary: Vocabulary) -> list[Message]:

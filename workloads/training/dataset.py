@@ -244,9 +244,9 @@ def build(source: Source) -> snapshot.Dataset:
         return _conversations(source)
     for option in _OF_TEXTS:
         if (given := getattr(source, option)) is not None:
-            said = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
+            shown = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
             raise WorkloadError(
-                f"--{said} is of texts, and {source.location} is none: leave it out"
+                f"--{shown} is of texts, and {source.location} is none: leave it out"
             )
     if source.location == SOURCE:
         rows = _digits(source)
@@ -467,7 +467,9 @@ def _conversations(source: Source) -> snapshot.Dataset:
             f"{path} has {len(found):,} different conversations; at least "
             f"{conversations.LEAST} are needed, and some hundreds for a model of use"
         )
-    content = snapshot.digest([[[said.role, said.content] for said in each] for each in found])
+    content = snapshot.digest(
+        [[[message.role, message.content] for message in each] for each in found]
+    )
     train, held_out = stratified(
         np.zeros(len(found), dtype=np.int64), source.holdout,
         generator(source.seed, int(content[:16], 16)),

@@ -238,10 +238,10 @@ def request_of(
     counts: Mapping[str, int] = mapping(statistics.get("target")).get("counts") or {" ": 1}
     letters = [each for each in counts if each.isalpha()] or list(counts)
     prompt = max(letters, key=lambda each: counts[each])
-    said: dict[str, Any] = (
+    body: dict[str, Any] = (
         {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
     )
-    return {"model": model, **said, "max_tokens": 64, "temperature": 0}
+    return {"model": model, **body, "max_tokens": 64, "temperature": 0}
 
 
 def tokens_a_character(vocabulary: Vocabulary, tokens: NDArray[Any]) -> float:

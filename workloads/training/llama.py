@@ -78,8 +78,10 @@ def write(trained: Trained, output: Path) -> list[str]:
             raise WorkloadError(f"{output} is there already: name a new folder, or remove it")
         make_missing_folders(output.absolute().parent)
     form = form_of(trained.template) if trained.template is not None else None
-    said = {name: _json(each) for name, each in documents(module, vocabulary, form).items()}
-    files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **said}
+    configuration = {
+        name: _json(each) for name, each in documents(module, vocabulary, form).items()
+    }
+    files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **configuration}
     with replacing_folder(output.absolute()) as stage:
         for name, content in files.items():
             write_atomic(stage / name, content)

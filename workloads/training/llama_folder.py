@@ -354,9 +354,9 @@ _MOST_SHOWN: Final = 60
 
 
 def _shown(value: object) -> str:
-    said = printable(json.dumps(value, ensure_ascii=False))
-    return said if len(said) <= _MOST_SHOWN else said[:_MOST_SHOWN] + "…"
+    text = printable(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
-def _error(path: Path, said: str) -> WorkloadError:
-    return WorkloadError(f"{path}: {said}")
+def _error(path: Path, reason: str) -> WorkloadError:
+    return WorkloadError(f"{path}: {reason}")

@@ -302,8 +302,8 @@ def check_name(name: str) -> None:
 def syntax_place(error: SyntaxError | ValueError, place: str) -> str:
     """Where and what a module's mistake is, in a line."""
     line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{place}{line}: {said}"
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{place}{line}: {message}"
 
 
 def read_options(texts: Sequence[str]) -> dict[str, Any]:

@@ -122,11 +122,11 @@ class Writer:
         token = self._team.share(secrets.token_hex(8).encode()) or b""
         lies = {name: [each.offsets, each.sizes] for name, each in places.items()}
         index = self._team.collect(json.dumps(lies if pieces is not None else None).encode())
-        said: dict[str, Any] = {
+        parts: dict[str, Any] = {
             "token": token.decode(), "index": [each.decode() for each in index],
         }  # fmt: skip
-        self._state = {"optimisation": {**common, PARTS: said}, **moment}
-        self._token = said["token"]
+        self._state = {"optimisation": {**common, PARTS: parts}, **moment}
+        self._token = parts["token"]
         self._thread = threading.Thread(target=self._write, args=(pieces, self._token))
         self._thread.start()
 

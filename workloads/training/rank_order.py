@@ -134,9 +134,9 @@ def rank_of(store: Store, met: int, count: int, index: int | None, *, unique: bo
         DistError: a machine was lost before it told its own.
     """
     store.set(f"index/{met}", _UNKNOWN if index is None else str(index))
-    told = store.multi_get([f"index/{each}" for each in range(count)])
+    values = store.multi_get([f"index/{each}" for each in range(count)])
     store.add(_READ, 1)
-    indices = [None if each == _UNKNOWN.encode() else int(each) for each in told]
+    indices = [None if each == _UNKNOWN.encode() else int(each) for each in values]
     try:
         return ordered(indices, unique=unique)[met]
     except WorkloadError:

@@ -481,8 +481,8 @@ class Session:
             rows_at_a_time=_rows_at_a_time(setting.parameters),
         )  # fmt: skip
         name = records.FIRST[setting.dataset.task]
-        said = {**setting.start.to_json(), "before": {name: found[name]}}
-        return {"start": said, **({"lora": self._adapted} if self._adapted else {})}
+        start = {**setting.start.to_json(), "before": {name: found[name]}}
+        return {"start": start, **({"lora": self._adapted} if self._adapted else {})}
 
     def _smaller(self, module: nn.Module) -> PreparedData:
         """Take out of the network what was held at 0; return the data with what it is then."""
@@ -520,10 +520,10 @@ class Session:
             step_loss = self._team.sum(step_loss)
             if self._optimisation.has_diverged(step_loss, step_norm):
                 place = f"{self._place}, step {position.step + 1} of {self._batches.steps}"
-                said = self._optimisation.watch.step(place, loss=float(step_loss))
+                reason = self._optimisation.watch.step(place, loss=float(step_loss))
                 # The first process speaks for all, and one that knows the layer for itself.
                 found = self._optimisation.watch.has_found
-                raise CodeError(said) if found else WorkloadError(said)
+                raise CodeError(reason) if found else WorkloadError(reason)
             loss += step_loss
             norm += step_norm
             position.step += 1
@@ -685,18 +685,20 @@ class Session:
         if isinstance(self._optimisation, Optimisation):
             self._optimisation.restore(state)
             return True
-        pieces, said = None, ""
+        pieces, reason = None, ""
         common = state if parts.PARTS in state else parts.common_of_whole(state)
         try:
             source = parts.Whole(state) if common is not state else self._parts(state)
             pieces = self._optimisation.read(source)
         except WorkloadError as error:
-            said = f"{error}"
+            reason = f"{error}"
         # Each process reads files of its own.
         if self._team.any(pieces is None) or pieces is None:
-            said = said or "another process can't read its part of the checkpoint"
+            reason = reason or "another process can't read its part of the checkpoint"
             place = f"{path.parent} has to be a folder that all machines share"
-            self._progress.emit("start", f"{said} ({place}); starting from the beginning instead")
+            self._progress.emit(
+                "start", f"{reason} ({place}); starting from the beginning instead"
+            )
             return False
         self._optimisation.restore(pieces, common)
         return True

@@ -75,11 +75,11 @@ class Start:
     def to_json(self) -> dict[str, Any]:
         """Return what a record says of it; of weights in Llama's form no run."""
         counted = sum(each.numel() for each in self.state.values())
-        said = {"digest": self.digest, "parameters": counted}
+        description = {"digest": self.digest, "parameters": counted}
         if self.record is None:
-            return said
+            return description
         return {
-            **said,
+            **description,
             "run": self.record["identity"],
             "dataset": self.record["dataset"]["digest"],
             **records.headline(self.record),
@@ -204,13 +204,13 @@ def vocabulary_of(path: Path, keyring: KeyRing | None) -> Vocabulary:
 
 def _vocabulary_of_run(path: Path, keyring: KeyRing | None) -> Vocabulary | None:
     record: object = read_json(path / records.RECORD, "the record of a finished run")
-    said = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
-    if said.get("task") != records.LANGUAGE:
+    known = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+    if known.get("task") != records.LANGUAGE:
         return None
-    dataset: object = said.get("dataset")
+    dataset: object = known.get("dataset")
     if isinstance(dataset, dict) and "vocabulary" in dataset:
         return load_learned(path, keyring).pairs
-    classes: object = said.get("classes")
+    classes: object = known.get("classes")
     return Characters(tuple(classes)) if language.is_vocabulary(classes) else None
 
 

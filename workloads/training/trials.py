@@ -217,11 +217,11 @@ class Trials:
             trial.state == TrialState.COMPLETE and self._study.best_trial.number == trial.number
         )
         if self._in_json:
-            told = {
+            event = {
                 "trial": index, "event": "trial", "state": trial.state.name.lower(),
                 self._metric: trial.value, "best": is_best, "parameters": trial.params,
             }  # fmt: skip
-            self._print(json.dumps(told, ensure_ascii=False))
+            self._print(json.dumps(event, ensure_ascii=False))
             return
         value = trial.value
         if value is None and trial.intermediate_values:
@@ -270,10 +270,10 @@ class Trials:
             parameters = ", ".join(f"{k} {_shown(v)}" for k, v in best["parameters"].items())
             value = records.figure(self._metric, best["value"])
             self._print_text(f"best: trial {best['trial']}, {self._metric} {value}: {parameters}")
-        for name, said in _OTHERS.items():
+        for name, reason in _OTHERS.items():
             if count := sum(self._other(index) == name for index in ended):
                 self._print_text(
-                    f"in {count} of {len(ended)} {said}: what is searched changes the network "
+                    f"in {count} of {len(ended)} {reason}: what is searched changes the network "
                     "alone"
                 )
         left = self._options.trials - len(ended)

@@ -59,13 +59,13 @@ class _Handshakes(ssl.SSLObject):
             if failed is not None:
                 failed(_REASONS.get(error.reason or "", error.reason or "unknown reason"))
             # With the alert of RFC 8446, 6.2, that OpenSSL has made.
-            told = HandshakeError(*error.args)
+            failure = HandshakeError(*error.args)
             is_plain = error.reason in {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST"}
             if is_plain:
-                told.farewell = _PLAIN_ANSWER
+                failure.farewell = _PLAIN_ANSWER
             elif self.outgoing is not None:
-                told.farewell = self.outgoing.read()
-            raise told from error
+                failure.farewell = self.outgoing.read()
+            raise failure from error
 
 
 class ServerContext(ssl.SSLContext):

@@ -180,8 +180,8 @@ def _label(where: str, value: Any, classes: dict[str, int]) -> Any:
         return float(value) if type(value) in (int, float) else INVALID
     if type(value) is bool:
         # As Parquet, Python and spreadsheets write it.
-        word = str(value)
-        known = (classes.get(each) for each in (word.lower(), word, word.upper()))
+        text = str(value)
+        known = (classes.get(each) for each in (text.lower(), text, text.upper()))
         return next((place for place in known if place is not None), INVALID)
     if type(value) is float and value.is_integer():
         value = int(value)

@@ -50,8 +50,8 @@ class DriftState:
         self._path = settings.drift_file
         self._keyring = settings.keyring
         self._event = event
-        said = [_FORMAT, settings.model, version, asdict(settings.drift), manifest]
-        digest = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS))
+        identity = [_FORMAT, settings.model, version, asdict(settings.drift), manifest]
+        digest = hashlib.sha256(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS))
         self._of = digest.hexdigest()
         self._kept: dict[str, Any] = {}
         self._told = False

@@ -202,16 +202,16 @@ class JobQueue:
 
     def ended(self, worker: Runner, payload: bytes) -> None:
         """Take what a worker says of the job that it ran."""
-        told = orjson.loads(payload)
+        report = orjson.loads(payload)
         self._running.pop(worker.pid, None)
 
         def work() -> None:
-            if told["outcome"] == "done":
-                self.jobs.done(worker.pid, int(told["size"]))
-            elif told["outcome"] == "failed":
-                self.jobs.failed(worker.pid, int(told["status"]), str(told["error"]))
+            if report["outcome"] == "done":
+                self.jobs.done(worker.pid, int(report["size"]))
+            elif report["outcome"] == "failed":
+                self.jobs.failed(worker.pid, int(report["status"]), str(report["error"]))
             else:
-                self.jobs.give_back(worker.pid, behind=told["outcome"] == "later")
+                self.jobs.give_back(worker.pid, behind=report["outcome"] == "later")
 
         def then(_: None) -> None:
             self._busy.discard(worker.pid)

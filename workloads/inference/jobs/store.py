@@ -123,8 +123,8 @@ def parse(data: bytes, identifier: str) -> Job:
         job = Job(**cast("dict[str, Any]", document))
     except (orjson.JSONDecodeError, TypeError) as error:
         raise IntegrityError(f"the state of job {identifier} isn't what was written") from error
-    said = (job.version, job.error, job.key, job.digest)
-    texts = (job.owner, *(each for each in said if each is not None))
+    optional = (job.version, job.error, job.key, job.digest)
+    texts = (job.owner, *(each for each in optional if each is not None))
     counts = (job.tries, job.request_bytes, job.answer_bytes, job.status)
     times = (job.created, *(() if job.finished is None else (job.finished,)))
     finished = job.state in (DONE, FAILED)
@@ -676,13 +676,13 @@ class Jobs:
 
     def document(self, job: Job) -> dict[str, Any]:
         """Return what a caller is told of a job."""
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "id": job.id,
             "state": job.state,
             "created": _moment(job.created),
             "expires": _moment(self.expires(job)),
         }
-        return told | ({"error": job.error} if job.error is not None else {})
+        return document | ({"error": job.error} if job.error is not None else {})
 
     def _event(self, name: str, **facts: Any) -> None:
         self.events.append((name, facts))

@@ -181,8 +181,8 @@ def _message(value: Any, place: str) -> Message:
     role = given.get("role")
     known = (*ROLES, DEVELOPER)
     if role not in known:
-        said = f"'{role[:40]}'" if isinstance(role, str) else "no text"
-        raise _wrong(f"{place}.role", f"it is {said}; allowed are {', '.join(known)}")
+        shown = f"'{role[:40]}'" if isinstance(role, str) else "no text"
+        raise _wrong(f"{place}.role", f"it is {shown}; allowed are {', '.join(known)}")
     for name, each in given.items():
         # What the client's own objects have where nothing is said.
         if name not in _OF_MESSAGE and each is not None and each != []:
@@ -250,7 +250,7 @@ class ChatCompletion(Completion):
         self, text: Text, shown: str, what: str, content: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         most = self.logprobs
-        told = None if most is None else text.told.take_of_chat(shown, most)
+        logprobs = None if most is None else text.told.take_of_chat(shown, most)
         return {
-            "index": text.index, what: content, "logprobs": told, "finish_reason": text.finish,
+            "index": text.index, what: content, "logprobs": logprobs, "finish_reason": text.finish,
         }  # fmt: skip

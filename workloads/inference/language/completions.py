@@ -497,9 +497,9 @@ class Completion(Awaitable[Answer]):
 
     def choice(self, text: Text, shown: str) -> Mapping[str, Any]:
         """Return what an answer says of a text that has ended."""
-        told = None if self.logprobs is None else text.told.take(shown)
+        logprobs = None if self.logprobs is None else text.told.take(shown)
         return {
-            "index": text.index, "text": shown, "logprobs": told, "finish_reason": text.finish,
+            "index": text.index, "text": shown, "logprobs": logprobs, "finish_reason": text.finish,
         }  # fmt: skip
 
     def part(self, text: Text, shown: str) -> Mapping[str, Any]:

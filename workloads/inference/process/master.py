@@ -235,8 +235,8 @@ class WorkerHandle:
 
     def _message(self, kind: int, payload: bytes) -> None:
         if kind == channel.READY:
-            told = orjson.loads(payload)
-            self.manifest, self.engine = told["manifest"], told["engine"]
+            report = orjson.loads(payload)
+            self.manifest, self.engine = report["manifest"], report["engine"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")

@@ -501,9 +501,9 @@ class Worker:
         if self._accepting is not None:
             self._accepting.close()
         began = time.perf_counter()
-        told = began + min(TELLING_SECONDS, seconds / 2)
+        deadline = began + min(TELLING_SECONDS, seconds / 2)
         while (service.has_clients or self._is_running) and time.perf_counter() < began + seconds:
-            if leaving and time.perf_counter() > told:
+            if leaving and time.perf_counter() > deadline:
                 # Nobody takes over: a client that asks again is better told at once.
                 for connection in [c for c in service.connections if c.is_idle()]:
                     connection.close()

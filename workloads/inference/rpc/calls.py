@@ -65,8 +65,8 @@ def network_of_name(peer: str) -> str:
 
 def pack(head: dict[str, Any], body: bytes = b"") -> bytes:
     """Return one payload."""
-    said = orjson.dumps(head)
-    return b"".join((_LENGTH.pack(len(said)), said, body))
+    encoded = orjson.dumps(head)
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, body))
 
 
 def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:

@@ -422,13 +422,13 @@ class Front:
         process = self._process
         if process is None:
             return
-        said: dict[str, Any] = {"call": call, "status": answer.status, "header": None}
+        head: dict[str, Any] = {"call": call, "status": answer.status, "header": None}
         if isinstance(answer, RequestError):
-            said["error"] = answer.message
-            said["retry"] = retry_of(answer)
-            process.channel.send(calls.ANSWER, calls.pack(said))
+            head["error"] = answer.message
+            head["retry"] = retry_of(answer)
+            process.channel.send(calls.ANSWER, calls.pack(head))
             return
         for line in answer.headers:
             if line.startswith(http.LENGTH_LINE):
-                said["header"] = int(line[len(http.LENGTH_LINE) :])
-        process.channel.send(calls.ANSWER, calls.pack(said, answer.body))
+                head["header"] = int(line[len(http.LENGTH_LINE) :])
+        process.channel.send(calls.ANSWER, calls.pack(head, answer.body))

@@ -357,11 +357,11 @@ class Server:
             "left": context.time_remaining(),
         }  # fmt: skip
         try:
-            told = _require(*await self._ask(calls.CALL, head, asked.body))
+            answer = _require(*await self._ask(calls.CALL, head, asked.body))
         except RequestError:
             self._known.pop(caller, None)
             raise
-        return method.tell(asked, told)
+        return method.tell(asked, answer)
 
     def _require_open_place(self, network: str) -> None:
         """Refuse a call without credentials where there are too many, this one counted.

@@ -291,8 +291,8 @@ def _ask_health(data: bytes) -> Asked:
 def _tell_flag(name: str, field: str) -> Callable[[Asked, Told], bytes]:
     def tell(asked: Asked, told: Told) -> bytes:
         del asked
-        said = bool(orjson.loads(told.body).get(field))
-        return CLASSES[name](**{field: said}).SerializeToString()
+        value = bool(orjson.loads(told.body).get(field))
+        return CLASSES[name](**{field: value}).SerializeToString()
 
     return tell
 
@@ -310,9 +310,9 @@ _EXTENSIONS: Final = frozenset({"binary_tensor_data"})
 
 def _tell_server(asked: Asked, told: Told) -> bytes:
     del asked
-    said = orjson.loads(told.body)
-    said["extensions"] = [each for each in said["extensions"] if each in _EXTENSIONS]
-    return CLASSES["ServerMetadataResponse"](**said).SerializeToString()
+    metadata = orjson.loads(told.body)
+    metadata["extensions"] = [each for each in metadata["extensions"] if each in _EXTENSIONS]
+    return CLASSES["ServerMetadataResponse"](**metadata).SerializeToString()
 
 
 def _tell_model(asked: Asked, told: Told) -> bytes:
