@@ -127,7 +127,7 @@ class Pulumi:
         """Whether the backend knows the stack."""
         name = self.stack.project.name
         listed = json.loads(self.capture(["stack", "ls", "--json", "--project", name]))
-        return any(self._short(entry["name"]) == self.stack.name for entry in listed)
+        return any(self._is_own(entry["name"]) for entry in listed)
 
     def ensure_stack(self) -> None:
         """Make the stack in the backend when it is new, and clear locks of killed engines."""
@@ -196,15 +196,21 @@ class Pulumi:
     def other_stacks(self) -> list[str]:
         """Names of all the other stacks that the backend knows, of any project."""
         listed = json.loads(self.capture(["stack", "ls", "--all", "--json"]))
-        names = [self._short(entry["name"]) for entry in listed]
-        return [name for name in names if name != self.stack.name]
+        names = [cast("str", entry["name"]) for entry in listed]
+        return [name for name in names if not self._is_own(name)]
 
     def _command(self) -> str:
         return str(self.engine.path)
 
-    @staticmethod
-    def _short(name: str) -> str:
-        return name.rpartition("/")[2]
+    def _is_own(self, name: str) -> bool:
+        """Whether a name that the engine lists is this stack's.
+
+        Those of the project of the folder may come without it; of others it is always there, and
+        may have a stack of the same name.
+        """
+        before, _, stack = name.rpartition("/")
+        project = before.rpartition("/")[2]
+        return stack == self.stack.name and project in ("", self.stack.project.name)
 
 
 def resources_of(exported: Mapping[str, Any]) -> list[dict[str, Any]]:
