@@ -21,7 +21,7 @@ from falaj.workloads.training.tracking import Destination, TrackingError, follow
 from tests.workloads.training.tracking_server import Store, serving
 
 _DIGEST = "cb1f" * 16
-_RECORD: dict[str, Any] = {
+RECORD: dict[str, Any] = {
     "task": "classification", "ended": "all epochs are done", "epochs": 2,
     "dataset": {
         "digest": _DIGEST, "rows": {"train": 8, "held_out": 2}, "seed": 0,
@@ -53,7 +53,7 @@ def _epoch(output: Path, epoch: int) -> None:
 
 def _finish(output: Path) -> None:
     (output / records.MODEL).write_bytes(b"weights")
-    (output / records.RECORD).write_text(json.dumps(_RECORD))
+    (output / records.RECORD).write_text(json.dumps(RECORD))
 
 
 def _nobody(event: str, message: str) -> None:
