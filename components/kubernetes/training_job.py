@@ -266,6 +266,8 @@ def _image(given: Mapping[str, Any], placed: InCluster, gpus: int, errors: Argum
 
 #: Set from the component's own arguments; ``--resume never`` would lose the work of each attempt.
 _KEY_RING: Final = "--keyring"
+_TRACKING: Final = "--tra"
+"""What options of a tracking server begin with; the program takes the first letters, too."""
 _OWN_MODEL: Final = ("--code", "--code-digest", "--option")
 """Of a model of a team's own, whose code is on the machine that trains it."""
 _OURS: Final = (
@@ -377,6 +379,13 @@ def check_arguments(
                 f"has {argument}, but a folder of code doesn't travel to pods: build an image "
                 "with the model and its training, and name them as 'image' and 'program'; on one "
                 "machine falaj:training.model trains it as it is",
+            )
+        elif option.startswith(_TRACKING):
+            errors.say(
+                "arguments",
+                f"has {argument}, but the network lets pods of trainings reach no tracking "
+                "server: leave it out, and send the run's folder from where it is mounted, with "
+                "`python -m falaj.workloads.training track`",
             )
         elif _KEY_RING.startswith(option):
             errors.add(

@@ -32,8 +32,8 @@ _OWN: Final = "option."
 #: Of a training's settings those of its dataset: what a text is cut by.
 _CUT: Final = ("context", "vocabulary")
 #: Settings of a training that a sweep doesn't pass on as they are called: its own option,
-#: sections, and what the dataset is cut by.
-_OTHERWISE: Final = frozenset({"seed", "options"})
+#: sections, what the dataset is cut by, and the tracking server: it gets the stack's run alone.
+_OTHERWISE: Final = frozenset({"seed", "options", "tracking"})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {
     name: each.default.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -25,9 +26,12 @@ from falaj.components.local.arguments.model_package import (
     ModelPackageArgs,
 )
 from falaj.components.local.arguments.training_run import (
+    EXPERIMENT,
+    HOST_ALLOWED,
     LORA_MATRICES,
     MODEL,
     PRECISION,
+    TRACKING_SERVER,
     TrainingRunArgs,
 )
 from falaj.components.local.machine import TABLES, TEXTS
@@ -48,7 +52,7 @@ from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
-from falaj.stacks.settings.watching import WatchSettings, check_watch
+from falaj.stacks.settings.watching import WatchSettings, check_watch, refused_host
 from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import picture_folder
@@ -89,11 +93,37 @@ class TextSettings(local_section(DatasetArgs, taking=("context", "vocabulary")))
     """How a text is cut for a language model."""
 
 
+class TrackingSettings(Section):
+    """An MLflow tracking server that gets parameters, figures of epochs and of the held-out part,
+    environment, and digests of dataset, code and model. A change of it trains nothing again."""
+
+    server: Annotated[str, TRACKING_SERVER]
+    """Its address."""
+    experiment: Annotated[str, EXPERIMENT] | None = None
+    """What runs are kept under there. Default: ``falaj``."""
+    secret_file: Named | None = None
+    """File of a token, or of ``user:password``, from the project's folder. Default: the server
+    asks nobody."""
+    authority: Named | None = None
+    """PEM file of the authority that its certificate is of, from the project's folder. Default:
+    those that the machine trusts."""
+    allowed_hosts: list[Annotated[str, HOST_ALLOWED]] = Field(default_factory=list)
+    """Hosts in the country that it may have. One's own networks need not be named."""
+
+
 class TrainingSettings(
     TextSettings,
     local_section(
         TrainingRunArgs,
-        leaving_out=("dataset_digest", *PARTS, "threads", "checkpoint_every"),
+        leaving_out=(
+            "dataset_digest",
+            *PARTS,
+            "threads",
+            "checkpoint_every",
+            "tracking",
+            "tracking_experiment",
+            "tracking_allow",
+        ),
         model=Annotated[str, MODEL_OF_TRAINING],
     ),
 ):
@@ -115,6 +145,8 @@ class TrainingSettings(
     """Folder of the code of a class of your own, from the project's folder; its Python files
     travel with the model, and other code is another training. Needed with a class."""
     options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
+    tracking: TrackingSettings | None = None
+    """Where the record of the run is sent. Default: it is kept in the run's folder alone."""
 
     @property
     def decoder(self) -> DecoderSize:
@@ -311,6 +343,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_word(settings, root),
         *_check_smaller(settings, root),
         *_check_begun(settings, root),
+        *_check_tracking(settings.training, root),
         *_check_bodies(settings.service),
     ]
     tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
@@ -535,6 +568,27 @@ def _check_begun(settings: LocalSettings, root: Path) -> list[Finding]:
                 "start", training.start,
                 f"there is neither a finished run nor a model in Llama's form in {place}",
             )  # fmt: skip
+    return found
+
+
+def _check_tracking(training: TrainingSettings, root: Path) -> list[Finding]:
+    """A tracking server abroad, and files for it that aren't there."""
+    given, above = training.tracking, ("training", "tracking")
+    if given is None:
+        return []
+    server = (*above, "server")
+    try:
+        parts = urlsplit(given.server)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        return [Finding(server, f"given {format_value(given.server)}: {error}")]
+    found = [
+        Finding((*above, key), f"there is no file {resolved(path, root)}")
+        for key, path in (("secretFile", given.secret_file), ("authority", given.authority))
+        if path is not None and not resolved(path, root).is_file()
+    ]
+    if (reason := refused_host(host, given.allowed_hosts)) is not None:
+        found.append(Finding(server, reason, (Drop(above),)))
     return found
 
 

@@ -97,6 +97,8 @@ def main(arguments: list[str]) -> int:
             return _code(options)
         if options.command == "export":
             return _export(options)
+        if options.command == "track":
+            return _track(options)
         return _run(options, arguments) if options.command == "run" else _run_sweep(options)
 
     return status_of(chosen)
@@ -114,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
         "them.",
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code|export"
+        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code|export|track"
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
     _add_run(commands.add_parser("run", help="train a model on a snapshot"))
@@ -126,6 +128,10 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("--keyring", type=Path, help="key ring folder, of a sealed run")
     export.add_argument("--output", type=Path, required=True, help="a new folder")
     export.add_argument("--json", action="store_true", help="print one JSON object")
+    track = commands.add_parser("track", help="send a run to a tracking server, or the rest of it")
+    track.add_argument("--run", type=Path, required=True, help="folder of the run")
+    _add_tracking(track, required=True)
+    track.add_argument("--json", action="store_true", help="print one JSON object")
     code = commands.add_parser("code", help="check the code of a model of your own, and name it")
     code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
     code.add_argument("--model", required=True, metavar="MODULE:CLASS", help="the class")
@@ -272,6 +278,26 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--progress", default="text", choices=("json", "text"), help="default: text")
     add("--json", action="store_true", help="the same as --progress json")
     add("--metrics", metavar="ADDRESS:PORT", help="serve figures for Prometheus (default: no)")
+    _add_tracking(parser)
+
+
+def _add_tracking(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    add = parser.add_argument
+    add(
+        "--tracking", metavar="URL", required=required,
+        help="MLflow tracking server that gets parameters, figures, environment and digests: "
+        "https://, or http:// on the loopback interface",
+    )  # fmt: skip
+    add("--tracking-experiment", metavar="NAME", help="what runs are kept under (default falaj)")
+    add(
+        "--tracking-secret", type=Path, metavar="FILE",
+        help="with a token, or user:password (default: the server asks nobody)",
+    )  # fmt: skip
+    add("--tracking-authority", type=Path, metavar="PEM", help="whom to trust (default: as usual)")
+    add(
+        "--tracking-allow", action="append", default=[], metavar="HOST",
+        help="outside one's own networks, but in the country; may be given more than once",
+    )  # fmt: skip
 
 
 def add_hyperparameters(parser: argparse.ArgumentParser) -> None:
@@ -375,6 +401,20 @@ def _export(options: argparse.Namespace) -> int:
         print(json.dumps({"folder": str(options.output), "files": files}))
     else:
         print(f"{options.output}: {', '.join(files)}; none of it is encrypted or signed")
+    return 0
+
+
+def _track(options: argparse.Namespace) -> int:
+    from falaj.workloads.training import launcher  # noqa: PLC0415 - imports torch
+
+    destination = launcher.tracked_at(options)
+    if destination is None:
+        raise AssertionError("the option is required")
+    run = launcher.track(options.run, destination)
+    if options.json:
+        print(json.dumps({"run": run, "server": destination.shown}))
+    else:
+        print(f"run {run} of {destination.shown} has the record of {options.run}")
     return 0
 
 

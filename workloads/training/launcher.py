@@ -16,7 +16,15 @@ from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
 from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import batches, distillation, distributed, hardware, language, lora
+from falaj.workloads.training import (
+    batches,
+    distillation,
+    distributed,
+    hardware,
+    language,
+    lora,
+    tracking,
+)
 from falaj.workloads.training import record as records
 from falaj.workloads.training import start as starts
 from falaj.workloads.training.distillation import Teacher
@@ -39,6 +47,7 @@ from falaj.workloads.training.session import Session, Setting, report_finished
 from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset, open_keyring
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.tracking import Destination
 
 _LOCK = ".lock"
 _WAIT_SECONDS = 10
@@ -70,6 +79,7 @@ def run(
     output: Path = options.output
     if options.metrics is not None:
         listening(options.metrics)
+    destination = tracked_at(options)
     keyring = open_keyring(options.keyring)
     code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
@@ -89,6 +99,7 @@ def run(
         done = records.finished(output)
         if done is not None:
             report_finished(done, output, progress)
+            _deliver(output, destination, progress)
             return 0
     make_folder(output)
     if not distributed.is_member():
@@ -100,6 +111,7 @@ def run(
             if found is not None:
                 progress.emit("resume", f"taken over from {found}, where it was trained before")
                 report_finished(records.finished(output) or {}, output, progress)
+                _deliver(output, destination, progress)
                 return 0
         if parameters.processes > 1:
             return distributed.launch(arguments, parameters.processes, stop)
@@ -111,7 +123,57 @@ def run(
             dataset, parameters, output, keyring, identity, resume, options.metrics, code,
             teacher, start,
         )  # fmt: skip
-        return _train(setting, stop, progress)
+        with tracking.following(output, destination if leads else None, progress.emit):
+            return _train(setting, stop, progress)
+
+
+def tracked_at(options: argparse.Namespace) -> Destination | None:
+    """The tracking server that the command line names; None: nothing is sent.
+
+    Raises:
+        WorkloadError: it can't be one, or options of one are given without it.
+    """
+    further = ("experiment", "secret", "authority", "allow")
+    if options.tracking is None:
+        for each in further:
+            if getattr(options, f"tracking_{each}"):
+                raise WorkloadError(
+                    f"--tracking-{each} is of a tracking server: name that as well (--tracking), "
+                    "or leave it out"
+                )
+        return None
+    destination = Destination(
+        options.tracking, options.tracking_experiment or tracking.EXPERIMENT,
+        options.tracking_secret, options.tracking_authority, tuple(options.tracking_allow),
+    )  # fmt: skip
+    destination.check()
+    return destination
+
+
+def _deliver(output: Path, destination: Destination | None, progress: Progress) -> None:
+    if (
+        destination is not None
+        and distributed.is_leader()
+        and not tracking.is_whole(output, destination)
+    ):
+        tracking.deliver(output, destination, progress.emit, at_end=True)
+
+
+def track(output: Path, destination: Destination) -> str:
+    """Send what a tracking server lacks of a run that nobody trains now; its identifier there.
+
+    Raises:
+        WorkloadError: there is no run, it is being trained, or the server didn't take it.
+    """
+    if not (output / records.PARAMETERS).is_file():
+        raise WorkloadError(f"{output} holds no run: name the folder of one (--run)")
+    with only_run(output):
+        try:
+            return tracking.sync(output, destination, tracking.KILLED)
+        except tracking.TrackingError as error:
+            raise WorkloadError(
+                f"the tracking server {destination.shown} doesn't have all of {output}: {error}"
+            ) from error
 
 
 def _open_teacher(

@@ -25,6 +25,8 @@ FORMAT = "falaj.run/1"
 RECORD = "record.json"
 PARAMETERS = "parameters.json"
 METRICS = "metrics.jsonl"
+TRACKING = "tracking.json"
+"""What a tracking server has of the run."""
 CHECKPOINT = "checkpoint"
 MODEL = "model"
 MODEL_FORMAT = "falaj.model/1"
@@ -65,7 +67,7 @@ def check_folder(output: Path, identity: str) -> None:
 def begin(output: Path, identity: str, parameters: dict[str, Any], dataset: str) -> None:
     """Clear ``output`` of what an earlier run left and note what this one is."""
     with storage_errors(output):
-        for name in (RECORD, METRICS, CHECKPOINT, MODEL, ARCHIVE):
+        for name in (RECORD, METRICS, CHECKPOINT, MODEL, ARCHIVE, TRACKING):
             (output / name).unlink(missing_ok=True)
             (output / (name + SUFFIX)).unlink(missing_ok=True)
     remove_parts(output)
@@ -150,6 +152,9 @@ def take_over(output: Path, identity: str, runs: Path, keyring: KeyRing | None) 
             plain = {
                 name: read_bytes(found / name, "a file of a run") for name in (PARAMETERS, METRICS)
             }
+            if (found / TRACKING).is_file():
+                # The same training is one run of a tracking server.
+                plain[TRACKING] = read_bytes(found / TRACKING, "what was tracked")
             for name, data in plain.items():
                 write_atomic(output / name, data)
             for name, data in files.items():

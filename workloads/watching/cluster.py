@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Final
 
 from falaj.workloads.api_server import ApiError
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.pipelines.asking import Asking, Request
 from falaj.workloads.pipelines.starting import ACCOUNT_ENDING, STATE
-from falaj.workloads.watching.exchange import NoAnswerError
+from falaj.workloads.watching.exchange import NoAnswerError, is_private
 from falaj.workloads.watching.ladder import NoDataError, Source, Updated
 from falaj.workloads.watching.memory import Carrier, Pending, WatchError
 from falaj.workloads.watching.report import Report, digest_of
@@ -159,15 +158,6 @@ class Cluster:
                 "name of this service, and bring its stack up"
             )
         return f"pipeline {pipeline} can't be asked for a run now: {error}"
-
-
-def is_private(host: str) -> bool:
-    """Whether an address is of one's own networks; a name's addresses are judged each."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return True
-    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def refused_host(host: str) -> str | None:

@@ -21,7 +21,8 @@ from falaj.workloads.files import make_private_folder
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.pipelines.asking import Asking
 from falaj.workloads.rollout.options import add_bounded, require_bounded
-from falaj.workloads.watching.cluster import Cluster, Wanted, is_private, refused_host
+from falaj.workloads.watching.cluster import Cluster, Wanted, refused_host
+from falaj.workloads.watching.exchange import is_private
 from falaj.workloads.watching.ladder import RETRAIN, ROLL_BACK, TELL, Watch
 from falaj.workloads.watching.lone import TakenError, alone, signals
 from falaj.workloads.watching.memory import WatchError

@@ -1,4 +1,7 @@
-"""One request over TLS, bounded in bytes and in time whatever the other side does."""
+"""One request over TLS, bounded in bytes and in time whatever the other side does.
+
+On the loopback interface it may go without TLS.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +42,15 @@ class UndeliveredError(Exception):
     def __init__(self, message: str, *, for_good: bool) -> None:
         super().__init__(message)
         self.for_good = for_good
+
+
+def is_private(host: str) -> bool:
+    """Whether an address is of one's own networks; a name's addresses are judged each."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return True
+    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def judged_addresses(host: str, port: int, is_private: Callable[[str], bool]) -> list[str]:
@@ -96,7 +109,7 @@ class Peer:
         address: name or IP address to connect to.
         port: likewise.
         name: what its certificate has to be for.
-        context: whom to trust, and which versions of TLS.
+        context: whom to trust, and which versions of TLS; None: without TLS, for loopback alone.
         seconds: the most that all of it may take.
         most_bytes: the most that its answer may have.
     """
@@ -104,7 +117,7 @@ class Peer:
     address: str
     port: int
     name: str
-    context: ssl.SSLContext
+    context: ssl.SSLContext | None
     seconds: float
     most_bytes: int
 
@@ -122,9 +135,11 @@ class Peer:
         except OSError as error:
             raise UnreachedError(f"it can't be reached: {error.strerror or error}") from None
         try:
-            secured = self.context.wrap_socket(
-                plain, server_hostname=self.name, do_handshake_on_connect=False
-            )
+            secured = plain
+            if self.context is not None:
+                secured = self.context.wrap_socket(
+                    plain, server_hostname=self.name, do_handshake_on_connect=False
+                )
         except (OSError, ValueError) as error:
             plain.close()
             raise ExchangeError(_reason(error)) from None
@@ -136,7 +151,8 @@ class Peer:
         connection = http.client.HTTPConnection(self.address, self.port)
         connection.sock = secured
         try:
-            secured.do_handshake()
+            if isinstance(secured, ssl.SSLSocket):
+                secured.do_handshake()
             connection.request(method, path, body, dict(headers))
             with connection.getresponse() as answer:
                 data = answer.read(self.most_bytes + 1)

@@ -1,11 +1,12 @@
 """What `falaj.components.local.TrainingRun` takes."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.local.arguments import PATH, REPLACES, KeptArgs
 from falaj.components.specification.arguments import Default, Input, Usual
 from falaj.components.specification.described import described
+from falaj.components.specification.limits import TextRule
 from falaj.components.specification.parallel import (
     COMPRESSION,
     PIPELINE,
@@ -19,6 +20,23 @@ from falaj.components.specification.workload_bounds import bound, choice
 MODEL: Final = choice("training", "model")
 """Words for models of Falaj's own; any other one is a class."""
 PRECISION: Final = choice("training", "precision")
+TRACKING_SERVER: Final = TextRule(
+    r"^(?:https://[A-Za-z0-9\[][^\s@#?]{0,1999}"
+    r"|http://(?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]{1,5})?(?:/[^\s@#?]*)?)$",
+    "an address that starts with https://, or of loopback with http://, without a name or "
+    "password in it",
+    "https://mlflow.example.ae",
+)
+EXPERIMENT: Final = TextRule(
+    r"^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,199}$",
+    "1 to 200 letters, digits, blanks and . _ / -, first a letter or a digit",
+    "churn",
+)
+HOST_ALLOWED: Final = TextRule(
+    r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
+    "a host's name without port",
+    "mlflow.example.ae",
+)
 _GRADIENT_CLIP: Final = bound("training", "gradient_clip")
 _LAYERS: Final = bound("training", "layers")
 _HEADS: Final = bound("training", "heads")
@@ -32,7 +50,28 @@ _CHECKPOINT_EVERY: Final = bound("training", "checkpoint_every")
 
 
 @described
-class TrainingRunArgs(KeptArgs):
+class TrackingArgs(TypedDict):
+    """Where the record of a run is sent."""
+
+    tracking: NotRequired[Annotated[Input[str] | None, TRACKING_SERVER]]
+    """Address of an MLflow tracking server that gets parameters, figures of epochs and of the
+    held-out part, environment, and digests of dataset, code and model. A change of it, and of the
+    next four, sends the run there and trains nothing again. Default: they are kept in the run's
+    folder alone."""
+    tracking_experiment: NotRequired[Annotated[Input[str] | None, EXPERIMENT]]
+    """What runs are kept under there. Default: ``falaj``."""
+    tracking_secret: NotRequired[Annotated[Input[str] | None, PATH]]
+    """File of a token, or of ``user:password``, which only its owner can read. Default: the server
+    asks nobody."""
+    tracking_authority: NotRequired[Annotated[Input[str] | None, PATH]]
+    """PEM file of the authority that its certificate is of. Default: those that the machine
+    trusts."""
+    tracking_allow: NotRequired[Input[list[Annotated[str, HOST_ALLOWED]]]]
+    """Hosts outside one's own networks that it may have, as they are in the country."""
+
+
+@described
+class TrainingRunArgs(KeptArgs, TrackingArgs):
     """Arguments of `TrainingRun`."""
 
     dataset: Annotated[Input[str], PATH]

@@ -113,6 +113,8 @@ class TrainingRunHandler(Handler):
     def drift(self, state: Values) -> dict[str, Change]:
         """A run whose record someone has removed is done again."""
         if (Path(text(state, "path")) / "record.json").is_file():
+            if "tracking" in state and _is_untracked(state, state):
+                return {"tracking": Change()}
             return {}
         return {"path": Change(replaces=True, is_input=False)}
 
@@ -147,6 +149,7 @@ class TrainingRunHandler(Handler):
             "--adopt", str(site.runs),
             "--progress", "json",
         ]  # fmt: skip
+        arguments += _tracking(inputs)
         progress = _Progress(context)
         workloads.run(
             context,
@@ -170,8 +173,20 @@ class TrainingRunHandler(Handler):
         return None if record is None else {**state, **_outputs(record)}
 
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
-        """Nothing that can change in place trains again."""
-        del context, resource_id
+        """Nothing that can change in place trains again; a tracking server gets what it lacks.
+
+        Raises:
+            LocalError: it didn't take it.
+        """
+        del resource_id
+        if (words := _tracking(inputs)) and _is_untracked(state, inputs):
+            found = workloads.run(
+                context,
+                workloads.TRAINING,
+                ["track", "--run", text(state, "path"), *words, "--json"],
+                what="the tracking",
+            )
+            context.say(f"run {found['run']} of {found['server']} has the record")
         return {**inputs, **self.outputs_of(state)}
 
     def delete(self, context: Context, resource_id: str, state: Values) -> None:
@@ -181,6 +196,31 @@ class TrainingRunHandler(Handler):
         _end_earlier(context, folder, pid_file)
         if not flag(state, "retain"):
             machine.remove_tree(folder)
+
+
+def _tracking(inputs: Values) -> list[str]:
+    """Options of the tracking server; none: nothing is sent."""
+    if optional(inputs, "tracking") is None:
+        return []
+    words = workloads.options({
+        "tracking": optional(inputs, "tracking"),
+        "tracking-experiment": optional(inputs, "trackingExperiment"),
+        "tracking-secret": optional(inputs, "trackingSecret"),
+        "tracking-authority": optional(inputs, "trackingAuthority"),
+    })  # fmt: skip
+    hosts: Any = inputs.get("trackingAllow") or []
+    return [*words, *(part for host in hosts for part in ("--tracking-allow", str(host)))]
+
+
+def _is_untracked(state: Values, inputs: Values) -> bool:
+    """Whether the tracking server lacks something of a finished run, as is noted beside it."""
+    noted = machine.read_json(Path(text(state, "path")) / "tracking.json") or {}
+    experiment = optional(inputs, "trackingExperiment")
+    return (
+        noted.get("status") != "FINISHED"
+        or noted.get("server") != optional(inputs, "tracking")
+        or (experiment is not None and noted.get("experiment") != experiment)
+    )
 
 
 def _check_division(checked: Values) -> None:

@@ -1,0 +1,85 @@
+"""A run of a stack is sent to its tracking server, and later where that was away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falaj.components.local.machine import InvalidInputsError, LocalError
+from falaj.components.local.provider.handler import Context
+from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
+from falaj.workloads.training import record as records
+from tests.stacks.test_settings import LOCAL, refused
+from tests.workloads.training.test_tracking import RECORD
+from tests.workloads.training.tracking_server import Store, serving
+
+_GIVEN: dict[str, Any] = {"site": "/s", "dataset": "/d", "datasetDigest": "abc"}
+
+
+def _state(folder: Path, **more: Any) -> dict[str, Any]:
+    records.begin(folder, "1d" * 32, {"epochs": 2}, "ab" * 32)
+    (folder / records.MODEL).write_bytes(b"weights")
+    (folder / records.RECORD).write_text(json.dumps(RECORD))
+    return {**TrainingRunHandler().check({**_GIVEN, **more}, {}), "path": str(folder)}
+
+
+@pytest.mark.parametrize(
+    "server", ["http://mlflow.example.ae", "https://me:word@10.0.0.7", "https://10.0.0.7/?a=b", ""]
+)
+def test_an_address_that_cannot_be_a_server(server: str) -> None:
+    with pytest.raises(InvalidInputsError) as caught:
+        TrainingRunHandler().check({**_GIVEN, "tracking": server}, {})
+    assert [each.property for each in caught.value.errors] == ["tracking"]
+
+
+def test_where_a_run_is_sent_does_not_name_it() -> None:
+    sent = {
+        "tracking": "https://10.0.0.7", "trackingExperiment": "churn",
+        "trackingAllow": ["mlflow.example.ae"],
+    }  # fmt: skip
+    assert run_digest({**_GIVEN, **sent}) == run_digest(_GIVEN)
+
+
+def test_a_new_server_gets_the_run_and_nothing_is_trained(tmp_path: Path) -> None:
+    handler, store = TrainingRunHandler(), Store()
+    with serving(store) as url:
+        before = _state(tmp_path)
+        wanted = handler.check({**_GIVEN, "tracking": url, "trackingExperiment": "churn"}, {})
+        changes = handler.diff(before, wanted)
+        assert {key for key, change in changes.items() if change.replaces} == set()
+        assert "tracking" in changes
+        after = handler.update(Context("run"), "x", before, wanted)
+        assert [run["status"] for run in store.runs.values()] == ["FINISHED"]
+        assert list(store.experiments) == ["churn"]
+        assert handler.diff({**after, "path": str(tmp_path)}, wanted) == {}
+
+
+def test_what_a_server_lacks_is_a_change_until_it_has_it(tmp_path: Path) -> None:
+    handler = TrainingRunHandler()
+    with serving(Store()) as gone:
+        pass
+    state = _state(tmp_path, tracking=gone)
+    inputs = {key: value for key, value in state.items() if key != "path"}
+    assert set(handler.diff(state, inputs)) == {"tracking"}
+    with pytest.raises(LocalError, match="can't be reached"):
+        handler.update(Context("run"), "x", state, inputs)
+    assert set(handler.diff(state, inputs)) == {"tracking"}
+
+
+@pytest.mark.parametrize(
+    ("tracking", "said"),
+    [
+        ({"server": "http://mlflow.example.ae"}, "an address that starts with https://"),
+        ({"server": "https://8.8.8.8"}, "given the host 8.8.8.8; allowed: hosts of one's own"),
+        ({"server": "https://10.0.0.7", "secretFile": "none"}, "there is no file"),
+        ({"server": "https://10.0.0.7", "experiment": "a'b"}, "1 to 200 letters"),
+    ],
+)
+def test_a_stack_that_names_a_server_it_may_not_have(
+    tmp_path: Path, tracking: dict[str, Any], said: str
+) -> None:
+    values = {**LOCAL, "falaj:dataset": "digits", "falaj:training": {"tracking": tracking}}
+    assert said in refused(values, tmp_path)

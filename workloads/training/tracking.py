@@ -1,0 +1,551 @@
+"""Sends a run's record to an MLflow tracking server, by its REST API, and again until it has it.
+
+What is sent lies in the run's folder anyway (`falaj.workloads.training.record`), so that a server
+which can't be reached costs nothing: what it lacks is sent later. `STATE` notes what it has.
+
+Nothing of the data's rows goes there: parameters, figures of epochs and of the held-out part,
+versions of environment and code, and digests.
+
+The API: https://mlflow.org/docs/latest/api_reference/rest-api.html. It is called here and not
+through MLflow's client, as that brings some forty packages into the image that sees the data and
+follows redirects to hosts that nobody has judged.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import ipaddress
+import json
+import math
+import re
+import secrets
+import ssl
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote, urlsplit
+
+from falaj.workloads.errors import WorkloadError, printable
+from falaj.workloads.files import read_bytes, read_json, write_json_atomic
+from falaj.workloads.registry.sealed import SUFFIX
+from falaj.workloads.training import record as records
+from falaj.workloads.watching.exchange import (
+    ExchangeError,
+    Peer,
+    UndeliveredError,
+    UnreachedError,
+    is_private,
+    judged_addresses,
+    tls_context,
+)
+
+EXPERIMENT: Final = "falaj"
+"""Where runs are kept where nothing else is said."""
+_EXPERIMENT_FORM: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,199}$")
+_ATTEMPT: Final = "falaj.attempt"
+_API: Final = "/api/2.0/mlflow/"
+_SECONDS: Final = 15.0
+_MOST_BYTES: Final = 1 << 20
+_EVERY_SECONDS: Final = 5.0
+#: Limits of one request and of what is in it:
+#: https://mlflow.org/docs/latest/api_reference/rest-api.html#request-limits
+_MOST_METRICS, _MOST_PARAMETERS, _MOST_TAGS = 1_000, 100, 100
+_LONGEST_VALUE: Final = 500
+_LONGEST_DIGEST: Final = 36
+_SHOWN: Final = 200
+KEY_FORM: Final = re.compile(r"[^A-Za-z0-9_. /-]")
+"""What a name may not have there."""
+
+RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
+
+
+class TrackingError(Exception):
+    """What the server should have got and hasn't; the message says why."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A tracking server.
+
+    Attributes:
+        url: its address.
+        experiment: the name of what runs are kept under there.
+        secret: file of a token, or of ``user:password``; None: the server asks nobody.
+        authority: PEM file of whom to trust; None: whom the machine trusts.
+        allowed: hosts outside one's own networks that may be sent to, as they are in the country.
+    """
+
+    url: str
+    experiment: str = EXPERIMENT
+    secret: Path | None = None
+    authority: Path | None = None
+    allowed: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse an address that nothing may be sent to.
+
+        Raises:
+            WorkloadError: says what was given and what is allowed.
+        """
+        try:
+            parts = urlsplit(self.url)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise WorkloadError(f"--tracking is {self.url!r}: {error}") from None
+        plain = parts.scheme == "http" and _is_loopback(host)
+        is_odd = parts.username is not None or parts.query or parts.fragment
+        if not host or is_odd or not (plain or parts.scheme == "https"):
+            raise WorkloadError(
+                f"--tracking is {_without_user(self.url)!r}: allowed is https://host:port, or "
+                "http:// on the loopback interface, without a name or password (those go into "
+                "the file of --tracking-secret)"
+            )
+        if not is_private(host) and host not in self.allowed:
+            raise WorkloadError(
+                f"--tracking is {self.url!r}: {host} is no address of one's own networks; name it "
+                "with --tracking-allow if it is in the country"
+            )
+        if not _EXPERIMENT_FORM.match(self.experiment):
+            raise WorkloadError(
+                f"--tracking-experiment is {self.experiment!r}: allowed are 1 to 200 letters, "
+                "digits, blanks and . _ / -, first a letter or a digit"
+            )
+
+    @property
+    def shown(self) -> str:
+        """The server for people."""
+        return urlsplit(self.url).netloc
+
+
+class Server:
+    """Requests of one tracking server."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+
+    def run_of(self, attempt: str, name: str, begun: int, tags: Mapping[str, str]) -> str:
+        """The identifier of the run of this attempt; it is made where it isn't there.
+
+        Args:
+            attempt: names it, whatever broke off before its identifier was noted.
+            name: for people.
+            begun: when it began, Unix time in ms.
+            tags: what it gets when it is made.
+
+        Raises:
+            TrackingError: the server can't be asked, or refuses.
+        """
+        experiment = self._experiment()
+        found = self.call("runs/search", {
+            "experiment_ids": [experiment], "max_results": 1,
+            "filter": f"tags.`{_ATTEMPT}` = '{attempt}'",
+        })  # fmt: skip
+        for run in cast("list[dict[str, Any]]", found.get("runs") or []):
+            return _identifier(run.get("info"), "run_id")
+        made = self.call("runs/create", {
+            "experiment_id": experiment, "run_name": name, "start_time": begun,
+            "tags": _pairs({_ATTEMPT: attempt, **tags}),
+        })  # fmt: skip
+        return _identifier(_mapping(made.get("run")).get("info"), "run_id")
+
+    def _experiment(self) -> str:
+        name = self._destination.experiment
+        path = f"experiments/get-by-name?experiment_name={quote(name)}"
+        found = self.call(path, missing="RESOURCE_DOES_NOT_EXIST")
+        if not found:
+            made = self.call("experiments/create", {"name": name}, "RESOURCE_ALREADY_EXISTS")
+            if made:
+                return _identifier(made, "experiment_id")
+            found = self.call(path)
+        experiment = _mapping(found.get("experiment"))
+        if experiment.get("lifecycle_stage") == "deleted":
+            raise TrackingError(
+                f"experiment {name!r} was deleted there: restore it, or name another one"
+            )
+        return _identifier(experiment, "experiment_id")
+
+    def call(
+        self, path: str, body: Mapping[str, Any] | None = None, missing: str = ""
+    ) -> dict[str, Any]:
+        """Ask for ``path`` of the API; with a body it is posted.
+
+        Args:
+            path: below the API's.
+            body: plain JSON.
+            missing: the code of a refusal that is an answer, too: {}.
+
+        Raises:
+            TrackingError: it can't be reached or trusted, or refuses.
+        """
+        destination = self._destination
+        parts = urlsplit(destination.url)
+        host, is_secure = parts.hostname or "", parts.scheme == "https"
+        port = parts.port or (443 if is_secure else 80)
+        headers = {"Host": parts.netloc, "Content-Type": "application/json", **self._credentials()}
+        data = json.dumps(body).encode() if body is not None else None
+        place = parts.path.rstrip("/") + _API + path
+        try:
+            context: ssl.SSLContext | None = None
+            if is_secure:
+                context = tls_context(destination.authority, "the tracking server's authority")
+            addresses = judged_addresses(
+                host, port, lambda each: is_private(each) and each not in destination.allowed
+            )
+            peers = [Peer(each, port, host, context, _SECONDS, _MOST_BYTES) for each in addresses]
+            method = "GET" if data is None else "POST"
+            status, answer, _ = _first(peers, method, place, headers, data)
+        except (UndeliveredError, ExchangeError) as error:
+            raise TrackingError(str(error)) from None
+        found = _object(answer)
+        if 200 <= status < 300:
+            return found
+        if missing and found.get("error_code") == missing:
+            return {}
+        reason = printable(str(found.get("message") or found.get("error_code") or ""))[:_SHOWN]
+        hint = ": see the file of --tracking-secret" if status in {401, 403} else ""
+        said = f" ({reason})" if reason else ""
+        raise TrackingError(
+            f"it answers {path.partition('?')[0]} with status {status}{said}{hint}"
+        )
+
+    def _credentials(self) -> dict[str, str]:
+        path = self._destination.secret
+        if path is None:
+            return {}
+        # Read each time: tokens are renewed while a training runs.
+        try:
+            secret = read_bytes(path, "the tracking server's secret").decode().strip()
+        except (WorkloadError, UnicodeDecodeError) as error:
+            raise TrackingError(f"{path} can't be read: {error}") from None
+        if not secret or not secret.isprintable() or not secret.isascii():
+            raise TrackingError(f"{path} holds no token and no user:password in ASCII")
+        if ":" in secret:
+            return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
+        return {"Authorization": f"Bearer {secret}"}
+
+
+def sync(output: Path, destination: Destination, status: str | None = None) -> str:
+    """Send what the server doesn't have of a run; return the run's identifier there.
+
+    Sent again, it changes nothing: an attempt finds its run by a tag, and a figure that is there
+    with its step and time is not doubled.
+
+    Args:
+        output: the run's folder.
+        destination: the server.
+        status: what became of the run where it didn't finish. Default: it goes on.
+
+    Raises:
+        TrackingError: the server didn't take all of it; what it took is noted.
+        WorkloadError: files of the run can't be used.
+    """
+    begun = read_json(output / records.PARAMETERS, "the parameters of the run")
+    record = records.finished(output)
+    state = _state(output, destination)
+    server = Server(destination)
+
+    def note(**found: Any) -> None:
+        state.update(found)
+        write_json_atomic(output / records.TRACKING, state)
+
+    note()  # the attempt's name, before anything is made under it
+    if "run" not in state:
+        identity = str(begun["identity"])
+        tags = {
+            "falaj.identity": identity, "falaj.dataset": str(begun["dataset"]),
+            "mlflow.source.name": "falaj", "mlflow.source.type": "JOB",
+        }  # fmt: skip
+        name = f"{output.name}"[:_LONGEST_VALUE]
+        note(run=server.run_of(state["attempt"], name, state["begun"], tags))
+    run: str = state["run"]
+    if not state.get("parameters"):
+        rows = [{"key": key, "value": _text(value)} for key, value in begun["parameters"].items()]
+        for part in _parts(rows, _MOST_PARAMETERS):
+            server.call("runs/log-batch", {"run_id": run, "params": part})
+        note(parameters=True)
+    lines = [each for each in epochs(output) if each["epoch"] > state["epoch"]]
+    for part in _parts(lines, max(1, _MOST_METRICS // (1 + max(map(len, lines), default=0)))):
+        batch = [each for line in part for each in figures(line, state["begun"])]
+        server.call("runs/log-batch", {"run_id": run, "metrics": batch})
+        note(epoch=part[-1]["epoch"])
+    wanted = FINISHED if record is not None else status or RUNNING
+    if state["status"] == wanted:
+        return run
+    ended = wanted != RUNNING
+    update: dict[str, Any] = {"run_id": run, "status": wanted}
+    if record is not None:
+        _send_record(server, run, record, output, state["begun"])
+    if ended:
+        seconds = record["timings"]["training_seconds"] if record else _seconds(output)
+        update["end_time"] = state["begun"] + round(1000 * seconds)
+    server.call("runs/update", update)
+    note(status=wanted)
+    return run
+
+
+def _send_record(
+    server: Server, run: str, record: Mapping[str, Any], output: Path, begun: int
+) -> None:
+    """What is known of a run once it has finished."""
+    dataset = record["dataset"]
+    named = {
+        "dataset": {
+            "name": str(dataset["source"].get("name") or "dataset")[:_LONGEST_VALUE],
+            "digest": dataset["digest"][:_LONGEST_DIGEST],
+            "source_type": "falaj", "source": json.dumps({"digest": dataset["digest"]}),
+            "profile": json.dumps(dataset["rows"]),
+        },
+        "tags": [{"key": "mlflow.data.context", "value": "training"}],
+    }  # fmt: skip
+    server.call("runs/log-inputs", {"run_id": run, "datasets": [named]})
+    at = begun + round(1000 * record["timings"]["training_seconds"])
+    measured = dict(_flat("", {
+        "held_out": record["metrics"]["held_out"], "validation": record["metrics"]["validation"],
+        "timings": record["timings"], "utilisation": record["utilisation"],
+        "model": {"parameters": record["model"]["parameters"]},
+    }))  # fmt: skip
+    metrics = [
+        {"key": key, "value": _number(value), "timestamp": at, "step": record["epochs"]}
+        for key, value in measured.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    for part in _parts(metrics, _MOST_METRICS):
+        server.call("runs/log-batch", {"run_id": run, "metrics": part})
+    lineage = {each: record.get(each) for each in ("teacher", "start", "lora")}
+    tags = {
+        **dict(_flat("falaj.environment", record["environment"])),
+        **dict(_flat("falaj.code", record["code"])),
+        **dict(_flat("falaj.dataset", {k: v for k, v in dataset.items() if k != "rows"})),
+        **dict(_flat("falaj", lineage)),
+        "falaj.task": record["task"], "falaj.ended": record["ended"],
+        "falaj.model.kept": record["model"]["choice"]["kept"],
+        **_model_digest(output),
+    }  # fmt: skip
+    for part in _parts(_pairs(tags), _MOST_TAGS):
+        server.call("runs/log-batch", {"run_id": run, "tags": part})
+
+
+def _model_digest(output: Path) -> dict[str, str]:
+    """SHA-256 of the model's file as it lies there, sealed or plain."""
+    for name in (records.MODEL, records.MODEL + SUFFIX):
+        if (output / name).is_file():
+            data = read_bytes(output / name, "the run's model")
+            return {
+                "falaj.model.file": name,
+                "falaj.model.sha256": hashlib.sha256(data).hexdigest(),
+            }
+    return {}
+
+
+def is_whole(output: Path, destination: Destination) -> bool:
+    """Whether a tracking server has all of a finished run.
+
+    Raises:
+        WorkloadError: what is noted of it can't be read.
+    """
+    return _state(output, destination)["status"] == FINISHED
+
+
+def epochs(output: Path) -> Iterator[dict[str, Any]]:
+    """The figures of the epochs that are written whole; one may just be written.
+
+    Raises:
+        WorkloadError: the file can't be read.
+    """
+    path = output / records.METRICS
+    if not path.is_file():
+        return
+    *whole, _ = read_bytes(path, "the figures of the run").split(b"\n")
+    for line in whole:
+        with contextlib.suppress(ValueError):
+            found = _mapping(json.loads(line))
+            if isinstance(found.get("epoch"), int):
+                yield found
+
+
+@contextlib.contextmanager
+def following(
+    output: Path, destination: Destination | None, say: Callable[[str, str], None]
+) -> Generator[None, None, None]:
+    """Send what there is of a run while it trains, and the rest when it is over.
+
+    Nothing that goes wrong with it ends the training: it is told, once while it trains and once at
+    its end, and kept to be sent later.
+
+    Args:
+        output: the run's folder, in which it has begun.
+        destination: the server; None: nothing is sent.
+        say: gets an event and a message.
+    """
+    if destination is None:
+        yield
+        return
+    ended = threading.Event()
+    told = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(_EVERY_SECONDS):
+            if not deliver(output, destination, None if told.is_set() else say):
+                told.set()
+
+    thread = threading.Thread(target=work, name="tracking", daemon=True)
+    thread.start()
+    status = FAILED
+    try:
+        yield
+        status = KILLED
+    finally:
+        ended.set()
+        # It is in a request at most, which has an end.
+        thread.join()
+        deliver(output, destination, say, status, at_end=True)
+
+
+def deliver(
+    output: Path,
+    destination: Destination,
+    say: Callable[[str, str], None] | None,
+    status: str | None = None,
+    *,
+    at_end: bool = False,
+) -> bool:
+    """Send what the server lacks, and tell what came of it; return whether it has all.
+
+    Args:
+        output: the run's folder.
+        destination: the server.
+        say: gets an event and a message; None: nobody is told.
+        status: as `sync` takes it.
+        at_end: whether success is told, too.
+    """
+    try:
+        run = sync(output, destination, status)
+    except (TrackingError, WorkloadError) as error:
+        if say is not None:
+            say(
+                "untracked",
+                f"the tracking server {destination.shown} doesn't have all of this run: {error}; "
+                "its record is kept, and sent when the run is asked for again",
+            )
+        return False
+    if at_end and say is not None:
+        say("tracked", f"run {run} of the tracking server {destination.shown} has the record")
+    return True
+
+
+def _state(output: Path, destination: Destination) -> dict[str, Any]:
+    """What is noted of a server, and nothing of another one."""
+    path = output / records.TRACKING
+    where = {"server": destination.url, "experiment": destination.experiment}
+    found: object = read_json(path, "what was tracked") if path.is_file() else {}
+    known = _mapping(found)
+    begun = known.get("begun")
+    if not isinstance(begun, int):
+        # The parameters are written as a run begins.
+        begun = round(1000 * (output / records.PARAMETERS).stat().st_mtime)
+    fresh = {
+        **where, "attempt": known.get("attempt") or secrets.token_hex(16), "begun": begun,
+        "epoch": 0, "status": "",
+    }  # fmt: skip
+    return {**fresh, **known} if where.items() <= known.items() else fresh
+
+
+def _seconds(output: Path) -> float:
+    return max((float(each.get("seconds") or 0) for each in epochs(output)), default=0.0)
+
+
+def figures(line: Mapping[str, Any], begun: int) -> Iterator[dict[str, Any]]:
+    """The figures of an epoch as the API takes them; ``begun``: of the run, Unix time in ms."""
+    at = begun + round(1000 * float(line.get("seconds") or 0))
+    for key, value in line.items():
+        if key != "epoch" and isinstance(value, int | float) and not isinstance(value, bool):
+            yield {
+                "key": KEY_FORM.sub("_", key), "value": _number(value), "timestamp": at,
+                "step": line["epoch"],
+            }  # fmt: skip
+
+
+def _number(value: float) -> float | str:
+    """A number as JSON of protocol buffers has it: https://protobuf.dev/programming-guides/json"""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _flat(above: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Leaves by their paths; of lists of more than plain values, and of each class, nothing."""
+    if isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            if key not in {"per_class", "confusion"}:
+                yield from _flat(f"{above}.{key}" if above else key, each)
+    elif isinstance(value, list):
+        values = cast("list[Any]", value)
+        if values and all(isinstance(each, str | int | float) for each in values):
+            yield above, " ".join(map(str, values))
+        elif values:
+            yield above, json.dumps(values)
+    elif value is not None:
+        yield above, value
+
+
+def _pairs(values: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [
+        {"key": KEY_FORM.sub("_", key), "value": _text(value)} for key, value in values.items()
+    ]
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _parts(rows: Sequence[Any], most: int) -> Iterator[list[Any]]:
+    for first in range(0, len(rows), most):
+        yield list(rows[first : first + most])
+
+
+def _first(
+    peers: Sequence[Peer], method: str, path: str, headers: Mapping[str, str], body: bytes | None
+) -> tuple[int, bytes, str]:
+    """Ask the first that is there: a host may have an address that nobody listens at."""
+    for peer in peers[:-1]:
+        try:
+            return peer.ask(method, path, headers, body)
+        except UnreachedError:
+            continue
+    return peers[-1].ask(method, path, headers, body)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        return _mapping(json.loads(data))
+    except ValueError:
+        return {}
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _identifier(found: object, name: str) -> str:
+    value = _mapping(found).get(name)
+    if not isinstance(value, str) or not value.isalnum():
+        raise TrackingError(f"its answer has no {name}: is it an MLflow tracking server?")
+    return value
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_user(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//…@", url)
