@@ -59,6 +59,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-alerts": "tests/components/kubernetes run its module",
     ".venv/bin/pytest -m hypothesis --hypothesis-profile=search": "make test-all draws fewer",
     "python -m falaj.workloads.training run": "tests/workloads/training run it",
+    **{
+        f"python -m falaj.workloads.training track{options}": "tests/workloads/training run it"
+        for options in ("", " --run FOLDER --tracking URL")
+    },
     "python -m falaj.workloads.training run --adopt": "tests/workloads/training/test_adopt.py",
     "make bench": "takes half an hour and judges nothing",
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",

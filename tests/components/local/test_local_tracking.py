@@ -11,6 +11,7 @@ import pytest
 from falaj.components.local.machine import InvalidInputsError, LocalError
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
+from falaj.stacks.settings import LocalSettings, validate
 from falaj.workloads.training import record as records
 from tests.stacks.test_settings import LOCAL, refused
 from tests.workloads.training.test_tracking import RECORD
@@ -83,3 +84,13 @@ def test_a_stack_that_names_a_server_it_may_not_have(
 ) -> None:
     values = {**LOCAL, "falaj:dataset": "digits", "falaj:training": {"tracking": tracking}}
     assert said in refused(values, tmp_path)
+
+
+def test_a_server_elsewhere_in_the_country_is_named_as_allowed(tmp_path: Path) -> None:
+    tracking = {"server": "https://8.8.8.8", "allowedHosts": ["8.8.8.8"]}
+    values = {**LOCAL, "falaj:dataset": "digits", "falaj:training": {"tracking": tracking}}
+    settings = validate(values, tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert settings.training.tracking.server == "https://8.8.8.8"
+    tracking["allowedHosts"] = ["8.8.4.4"]
+    assert "given the host 8.8.8.8" in refused(values, tmp_path)
