@@ -267,11 +267,12 @@ def _tracking(settings: TrackingSettings | None, root: Path) -> TrackingArgs:
     from falaj.policies.reading.hosts import is_private  # noqa: PLC0415
 
     host = urlsplit(settings.server).hostname or ""
+    judged = [] if is_private(host) else [host]
     secret, authority = settings.secret_file, settings.authority
     return {
         "tracking": settings.server,
         "tracking_experiment": settings.experiment,
         "tracking_secret": str(resolved(secret, root)) if secret is not None else None,
         "tracking_authority": str(resolved(authority, root)) if authority is not None else None,
-        "tracking_allow": [] if is_private(host) else [host],
+        "tracking_allow": list(dict.fromkeys([*settings.allowed_hosts, *judged])),
     }

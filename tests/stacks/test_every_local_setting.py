@@ -23,10 +23,8 @@ BASE: dict[str, Any] = {
     "training": {"start": "run", "parallel": {}, "tracking": {"server": "https://10.0.0.1"}},
     "service": {"jobs": {}}, "batches": {NAME.lower(): {"inputs": ["a.csv"]}}, "watch": {},
 }  # fmt: skip
-#: The platform is what was asked, the watch reads its own settings from the stack's file, and a
-#: tracking server is judged by its allowed hosts before anything is declared
-#: (tests/components/local/test_local_tracking.py).
-ELSEWHERE = {"platform", "watch", "allowedHosts"}
+#: The platform is what was asked, and the watch reads its own settings from the stack's file.
+ELSEWHERE = {"platform", "watch"}
 
 
 def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Key]]:

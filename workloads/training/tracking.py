@@ -31,6 +31,7 @@ from urllib.parse import quote, urlsplit
 
 from falaj.workloads.errors import WorkloadError, printable
 from falaj.workloads.files import read_bytes, read_json, write_json_atomic
+from falaj.workloads.registry.keyring import check_private
 from falaj.workloads.registry.sealed import SUFFIX
 from falaj.workloads.training import record as records
 from falaj.workloads.watching.exchange import (
@@ -74,7 +75,8 @@ class Destination:
     Attributes:
         url: its address.
         experiment: the name of what runs are kept under there.
-        secret: file of a token, or of ``user:password``; None: the server asks nobody.
+        secret: file of a token, or of ``user:password``, that its owner alone can read; None: the
+            server asks nobody.
         authority: PEM file of whom to trust; None: whom the machine trusts.
         allowed: hosts outside one's own networks that may be sent to, as they are in the country.
     """
@@ -218,9 +220,10 @@ class Server:
             return {}
         # Read each time: tokens are renewed while a training runs.
         try:
+            check_private(path, "the tracking server's secret")
             secret = read_bytes(path, "the tracking server's secret").decode().strip()
         except (WorkloadError, UnicodeDecodeError) as error:
-            raise TrackingError(f"{path} can't be read: {error}") from None
+            raise TrackingError(f"{path} can't be used: {error}") from None
         if not secret or not secret.isprintable() or not secret.isascii():
             raise TrackingError(f"{path} holds no token and no user:password in ASCII")
         if ":" in secret:

@@ -61,7 +61,7 @@ class TrackingArgs(TypedDict):
     tracking_experiment: NotRequired[Annotated[Input[str] | None, EXPERIMENT]]
     """What runs are kept under there. Default: ``falaj``."""
     tracking_secret: NotRequired[Annotated[Input[str] | None, PATH]]
-    """File of a token, or of ``user:password``, which only its owner can read. Default: the server
+    """File of a token, or of ``user:password``, that its owner alone can read. Default: the server
     asks nobody."""
     tracking_authority: NotRequired[Annotated[Input[str] | None, PATH]]
     """PEM file of the authority that its certificate is of. Default: those that the machine

@@ -121,8 +121,18 @@ def test_a_secret_that_is_none(tmp_path: Path, server: str, secret: str | None) 
     path = tmp_path / "secret"
     if secret is not None:
         path.write_text(secret)
+        path.chmod(0o600)
     with pytest.raises(TrackingError, match=str(path)):
         sync(_begin(tmp_path / "run"), Destination(server, secret=path))
+
+
+def test_a_secret_that_others_can_read(tmp_path: Path, store: Store, server: str) -> None:
+    path = tmp_path / "secret"
+    path.write_text("word")
+    path.chmod(0o640)
+    with pytest.raises(TrackingError, match=f"chmod 600 {path}"):
+        sync(_begin(tmp_path / "run"), Destination(server, secret=path))
+    assert store.authorizations == []
 
 
 @pytest.mark.parametrize(
@@ -133,6 +143,7 @@ def test_a_secret_goes_into_a_header_alone(
 ) -> None:
     path, output = tmp_path / "secret", _begin(tmp_path / "run")
     path.write_text(secret)
+    path.chmod(0o600)
     sync(output, Destination(server, secret=path))
     assert set(store.authorizations) == {header}
     assert "word" not in (output / records.TRACKING).read_text()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -104,7 +104,7 @@ class Store:
 
 
 @contextmanager
-def serving(store: Store) -> Iterator[str]:
+def serving(store: Store) -> Generator[str]:
     """Serve ``store``; gives its address."""
 
     class Handler(BaseHTTPRequestHandler):
