@@ -102,8 +102,8 @@ class TrackingSettings(Section):
     experiment: Annotated[str, EXPERIMENT] | None = None
     """What runs are kept under there. Default: ``falaj``."""
     secret_file: Named | None = None
-    """File of a token, or of ``user:password``, from the project's folder; its owner alone may read
-    it. Default: the server asks nobody."""
+    """File of a token, or of ``user:password``, from the project's folder, which its owner alone
+    may read. Default: the server asks nobody."""
     authority: Named | None = None
     """PEM file of the authority that its certificate is of, from the project's folder. Default:
     those that the machine trusts."""
