@@ -67,7 +67,8 @@ class TrackingArgs(TypedDict):
     """PEM file of the authority that its certificate is of. Default: those that the machine
     trusts."""
     tracking_allow: NotRequired[Input[list[Annotated[str, HOST_ALLOWED]]]]
-    """Hosts outside one's own networks that it may have, as they are in the country."""
+    """Hosts outside one's own networks that it may have, as they are in the country.
+    Default: none."""
 
 
 @described
