@@ -12,7 +12,6 @@ import base64
 import contextlib
 import hashlib
 import http.client
-import ipaddress
 import json
 import re
 import ssl
@@ -25,6 +24,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsp
 
 from falaj.workloads.errors import NotThereError, RegistryError, WorkloadError
 from falaj.workloads.files import read_bytes
+from falaj.workloads.hosts import is_loopback
 from falaj.workloads.registry.oci_layout import DIGEST, MANIFEST_TYPE, MAX_DOCUMENT_BYTES
 
 SECONDS: Final = 120
@@ -511,13 +511,7 @@ def _origin(host: str) -> str:
 
 def _is_here(host: str) -> bool:
     """Whether a registry is this machine's own: nothing leaves it."""
-    name = urlsplit(f"//{host}").hostname or ""
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(urlsplit(f"//{host}").hostname or "")
 
 
 def _with(url: str, **more: str) -> str:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import ipaddress
 import json
 import math
 import re
@@ -29,8 +28,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError, printable
 from falaj.workloads.files import read_bytes, read_json, write_json_atomic
+from falaj.workloads.hosts import is_loopback, is_private
 from falaj.workloads.registry.keyring import check_private
 from falaj.workloads.registry.sealed import SUFFIX
 from falaj.workloads.training import record as records
@@ -38,8 +39,7 @@ from falaj.workloads.watching.exchange import (
     ExchangeError,
     Peer,
     UndeliveredError,
-    UnreachedError,
-    is_private,
+    ask_first,
     judged_addresses,
     tls_context,
 )
@@ -98,7 +98,7 @@ class Destination:
             host, _ = parts.hostname or "", parts.port
         except ValueError as error:
             raise WorkloadError(f"--tracking is {self.url!r}: {error}") from None
-        plain = parts.scheme == "http" and _is_loopback(host)
+        plain = parts.scheme == "http" and is_loopback(host)
         is_odd = parts.username is not None or parts.query or parts.fragment
         if not host or is_odd or not (plain or parts.scheme == "https"):
             raise WorkloadError(
@@ -152,7 +152,7 @@ class Server:
             "experiment_id": experiment, "run_name": name, "start_time": begun,
             "tags": _pairs({_ATTEMPT: attempt, **tags}),
         })  # fmt: skip
-        return _identifier(_mapping(made.get("run")).get("info"), "run_id")
+        return _identifier(mapping(made.get("run")).get("info"), "run_id")
 
     def _experiment(self) -> str:
         name = self._destination.experiment
@@ -163,7 +163,7 @@ class Server:
             if made:
                 return _identifier(made, "experiment_id")
             found = self.call(path)
-        experiment = _mapping(found.get("experiment"))
+        experiment = mapping(found.get("experiment"))
         if experiment.get("lifecycle_stage") == "deleted":
             raise TrackingError(
                 f"experiment {name!r} was deleted there: restore it, or name another one"
@@ -172,7 +172,7 @@ class Server:
 
     def call(
         self, path: str, body: Mapping[str, Any] | None = None, missing: str = ""
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, Any]:
         """Ask for ``path`` of the API; with a body it is posted.
 
         Args:
@@ -199,7 +199,7 @@ class Server:
             )
             peers = [Peer(each, port, host, context, _SECONDS, _MOST_BYTES) for each in addresses]
             method = "GET" if data is None else "POST"
-            status, answer, _ = _first(peers, method, place, headers, data)
+            status, answer, _ = ask_first(peers, method, place, headers, data)
         except (UndeliveredError, ExchangeError) as error:
             raise TrackingError(str(error)) from None
         found = _object(answer)
@@ -353,7 +353,7 @@ def is_whole(output: Path, destination: Destination) -> bool:
     return _state(output, destination)["status"] == FINISHED
 
 
-def epochs(output: Path) -> Iterator[dict[str, Any]]:
+def epochs(output: Path) -> Iterator[Mapping[str, Any]]:
     """The figures of the epochs that are written whole; one may just be written.
 
     Raises:
@@ -365,7 +365,7 @@ def epochs(output: Path) -> Iterator[dict[str, Any]]:
     *whole, _ = read_bytes(path, "the figures of the run").split(b"\n")
     for line in whole:
         with contextlib.suppress(ValueError):
-            found = _mapping(json.loads(line))
+            found = mapping(json.loads(line))
             if isinstance(found.get("epoch"), int):
                 yield found
 
@@ -445,7 +445,7 @@ def _state(output: Path, destination: Destination) -> dict[str, Any]:
     path = output / records.TRACKING
     where = {"server": destination.url, "experiment": destination.experiment}
     found: object = read_json(path, "what was tracked") if path.is_file() else {}
-    known = _mapping(found)
+    known = mapping(found)
     begun = known.get("begun")
     if not isinstance(begun, int):
         # The parameters are written as a run begins.
@@ -511,43 +511,18 @@ def _parts(rows: Sequence[Any], most: int) -> Iterator[list[Any]]:
         yield list(rows[first : first + most])
 
 
-def _first(
-    peers: Sequence[Peer], method: str, path: str, headers: Mapping[str, str], body: bytes | None
-) -> tuple[int, bytes, str]:
-    """Ask the first that is there: a host may have an address that nobody listens at."""
-    for peer in peers[:-1]:
-        try:
-            return peer.ask(method, path, headers, body)
-        except UnreachedError:
-            continue
-    return peers[-1].ask(method, path, headers, body)
-
-
-def _object(data: bytes) -> dict[str, Any]:
+def _object(data: bytes) -> Mapping[str, Any]:
     try:
-        return _mapping(json.loads(data))
+        return mapping(json.loads(data))
     except ValueError:
         return {}
 
 
-def _mapping(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _identifier(found: object, name: str) -> str:
-    value = _mapping(found).get(name)
+    value = mapping(found).get(name)
     if not isinstance(value, str) or not value.isalnum():
         raise TrackingError(f"its answer has no {name}: is it an MLflow tracking server?")
     return value
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _without_user(url: str) -> str:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from falaj.workloads.api_server import ApiError
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.hosts import is_private
 from falaj.workloads.pipelines.asking import Asking, Request
 from falaj.workloads.pipelines.starting import ACCOUNT_ENDING, STATE
-from falaj.workloads.watching.exchange import NoAnswerError, is_private
+from falaj.workloads.watching.exchange import NoAnswerError
 from falaj.workloads.watching.ladder import NoDataError, Source, Updated
 from falaj.workloads.watching.memory import Carrier, Pending, WatchError
 from falaj.workloads.watching.report import Report, digest_of

@@ -18,11 +18,11 @@ from falaj.workloads.api_requests import ApiServer, add_options
 from falaj.workloads.bounds import WATCH
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
 from falaj.workloads.files import make_private_folder
+from falaj.workloads.hosts import is_private
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.pipelines.asking import Asking
 from falaj.workloads.rollout.options import add_bounded, require_bounded
 from falaj.workloads.watching.cluster import Cluster, Wanted, refused_host
-from falaj.workloads.watching.exchange import is_private
 from falaj.workloads.watching.ladder import RETRAIN, ROLL_BACK, TELL, Watch
 from falaj.workloads.watching.lone import TakenError, alone, signals
 from falaj.workloads.watching.memory import WatchError

@@ -10,9 +10,8 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -42,15 +41,6 @@ class UndeliveredError(Exception):
     def __init__(self, message: str, *, for_good: bool) -> None:
         super().__init__(message)
         self.for_good = for_good
-
-
-def is_private(host: str) -> bool:
-    """Whether an address is of one's own networks; a name's addresses are judged each."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return True
-    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def judged_addresses(host: str, port: int, is_private: Callable[[str], bool]) -> list[str]:
@@ -173,6 +163,22 @@ class Peer:
         if not whole:
             raise ExchangeError("its answer broke off")
         return answer.status, data, answer.headers.get("Location", "")
+
+
+def ask_first(
+    peers: Sequence[Peer], method: str, path: str, headers: Mapping[str, str], body: bytes | None
+) -> tuple[int, bytes, str]:
+    """Ask the first that is there: a host may have an address that nobody listens at.
+
+    Raises:
+        ExchangeError: as `Peer.ask` of the first that is there, or of the last one.
+    """
+    for peer in peers[:-1]:
+        try:
+            return peer.ask(method, path, headers, body)
+        except UnreachedError:
+            continue
+    return peers[-1].ask(method, path, headers, body)
 
 
 def cut_off(secured: socket.socket, late: threading.Event) -> None:

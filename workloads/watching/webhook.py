@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -26,7 +26,7 @@ from falaj.workloads.watching.exchange import (
     ExchangeError,
     Peer,
     UndeliveredError,
-    UnreachedError,
+    ask_first,
     judged_addresses,
     tls_context,
 )
@@ -92,7 +92,7 @@ class Webhook:
             "Falaj-Signature": f"t={stamp},v1={signature(self._key(), stamp, body)}",
         }
         try:
-            status, _, onward = _ask_first(peers, path, headers, body)
+            status, _, onward = ask_first(peers, "POST", path, headers, body)
         except ExchangeError as error:
             raise WebhookError(f"the webhook {self.shown}: {error}", for_good=False) from None
         if 200 <= status < 300:
@@ -124,18 +124,6 @@ class Webhook:
                 "away to have another one made",
                 for_good=False,
             ) from None
-
-
-def _ask_first(
-    peers: Sequence[Peer], path: str, headers: Mapping[str, str], body: bytes
-) -> tuple[int, bytes, str]:
-    """Ask the first that is there: a host may have an address that nobody listens at."""
-    for peer in peers[:-1]:
-        try:
-            return peer.ask("POST", path, headers, body)
-        except UnreachedError:
-            continue
-    return peers[-1].ask("POST", path, headers, body)
 
 
 def signing_key(path: Path) -> bytes:
