@@ -857,23 +857,18 @@ class Service:
 
     # -- records ---------------------------------------------------------------------------
 
-    def called(self, identity: Identity) -> None:
-        """Count a request of this caller for the audit record of the next flush."""
-        if not identity.calls:
-            self.callers.append(identity)
-        identity.calls += 1
-
-    def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> None:
-        """Write the access line of an answer and count it."""
+    def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> float:
+        """Write the access line of an answer and count it; return when, on the monotonic clock."""
         now, moment = time.perf_counter(), time.time_ns() // 1000
+        seconds = now - exchange.started if exchange.started else 0.0
         self.lines.append(
             ACCESS_LINE
             % (
                 moment,
                 client,
-                log_part(exchange),
+                exchange.log or log_part(exchange),
                 status,
-                round((now - exchange.started) * 1e6) if exchange.started else 0,
+                seconds * 1e6,
                 exchange.received,
                 sent,
             )
@@ -882,9 +877,14 @@ class Service:
         if route != http.INFER:
             self.counters.responded(route, status)
         elif status != 200:
-            self.not_inferred(status, max(0.0, now - (exchange.started or now)))
-        if exchange.identity is not None:
-            self.called(exchange.identity)
+            self.not_inferred(status, max(0.0, seconds))
+        identity = exchange.identity
+        if identity is not None:
+            # For the audit record of the next flush.
+            if not identity.calls:
+                self.callers.append(identity)
+            identity.calls += 1
+        return now
 
     def not_inferred(self, status: int, seconds: float) -> None:
         """Count an inference that wasn't answered; one that was is counted where it ran."""

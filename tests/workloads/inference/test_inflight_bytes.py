@@ -132,7 +132,7 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
         limits=Limits(), bodies=Bodies(100), heads=lambda _: Heads({start: known}), arriving={},
         connections=set(), max_connections=9, counters=SimpleNamespace(connections=0),
         handle=lambda _: answer, tasks=set(), draining=False, answers=http.Answers(),
-        finished=lambda *_: None, remember=lambda *_: None, admit=admit, take_over=None,
+        finished=lambda *_: 0.0, remember=lambda *_: None, admit=admit, take_over=None,
         relayed=0,
     )  # fmt: skip
     transports: list[Any] = []
@@ -185,7 +185,7 @@ async def read_slowly(use: Callable[[Connection, Slow, Bodies], Awaitable[None]]
     service: Any = SimpleNamespace(
         limits=Limits(), bodies=bodies, heads=lambda _: Heads(), arriving={}, connections=set(),
         max_connections=9, counters=SimpleNamespace(connections=0), handle=answer, tasks=set(),
-        draining=False, answers=http.Answers(), finished=lambda *_: None,
+        draining=False, answers=http.Answers(), finished=lambda *_: 0.0,
         remember=lambda *_: None, admit=admit, take_over=None, relayed=0,
     )  # fmt: skip
     transport = Slow()

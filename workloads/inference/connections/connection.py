@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
             data = bytes(self._held)
             self._give_up_held()
         raw_head = None
-        if self._reader.at_boundary and not self._busy:
+        if self._reader.at_boundary and not (self._busy or self._stuck):
             end = data.find(b"\r\n\r\n") + 4
             raw_head = data[:end]
             head = self._heads.get(raw_head)
@@ -156,18 +156,14 @@ class Connection(asyncio.Protocol):
         )
 
     def _take(self, head: Head, data: bytes, end: int) -> bool:
-        """Queue a request with a known head; False if it is the reader's to check or refuse."""
+        """Answer a request with a known head; False if it is the reader's to check or refuse."""
         now = time.perf_counter()
         if now > head.expires:
             self._heads.pop(data[:end], None)
             return False
-        bodies = self._service.bodies
-        if not bodies.fits(head.length):
+        if not self._service.bodies.fits(head.length):
             return False  # the reader words the refusal
-        exchange = head.exchange(data[end:], now)
-        bodies.hold(exchange, head.length)
-        self._reader.queue.append(exchange)
-        self._pump()
+        self._answer(head.exchange(data[end:], now))
         return True
 
     def _read(self, data: bytes, raw_head: bytes | None) -> None:
@@ -191,26 +187,7 @@ class Connection(asyncio.Protocol):
         """Answer what has been read, one after the other; then what ended the reading."""
         queue = self._reader.queue
         while queue and not (self._busy or self._closing or self._stuck):
-            exchange = queue.popleft()
-            try:
-                if exchange.refusal is not None:
-                    raise exchange.refusal
-                answer = self._service.handle(exchange)
-            except RequestError as error:
-                answer = _refusal(error, exchange)
-            except Exception:  # a fault of ours must not take the order of answers down
-                answer = _fault(exchange)
-            if isinstance(answer, Answer):
-                self._finish(exchange, answer)
-            else:
-                self._busy = True
-                self.deadline = _NEVER
-                self._transport.pause_reading()
-                if isinstance(answer, _LISTENING):
-                    answer.hung_up = self._has_hung_up
-                task = asyncio.ensure_future(self._later(exchange, answer))
-                self._service.tasks.add(task)
-                task.add_done_callback(self._service.tasks.discard)
+            self._answer(queue.popleft())
         if self._closing or self._busy or self._stuck:
             return
         if self._reader.fatal is not None:
@@ -226,6 +203,30 @@ class Connection(asyncio.Protocol):
             coming.waits = False
             if not coming.received:
                 self._transport.write(http.CONTINUE)
+
+    def _answer(self, exchange: Exchange) -> None:
+        """Answer a request that was read, at once or later."""
+        try:
+            if exchange.refusal is not None:
+                raise exchange.refusal
+            answer = self._service.handle(exchange)
+        except RequestError as error:
+            answer = _refusal(error, exchange)
+        except Exception:  # a fault of ours must not take the order of answers down
+            answer = _fault(exchange)
+        if isinstance(answer, Answer):
+            self._finish(exchange, answer)
+            return
+        self._busy = True
+        self.deadline = _NEVER
+        self._transport.pause_reading()
+        if not exchange.held:  # after a known head, it hasn't been counted yet
+            self._service.bodies.hold(exchange, len(exchange.content))
+        if isinstance(answer, _LISTENING):
+            answer.hung_up = self._has_hung_up
+        task = asyncio.ensure_future(self._later(exchange, answer))
+        self._service.tasks.add(task)
+        task.add_done_callback(self._service.tasks.discard)
 
     def _has_hung_up(self) -> bool:
         """Tell whether the client has ended its side, which nobody reads while one is answered."""
@@ -331,8 +332,11 @@ class Connection(asyncio.Protocol):
     def _is_last(self, exchange: Exchange, answer: Answer) -> bool:
         # A draining worker closes after the last request that it has in hand, so that what a
         # client has sent already is answered.
-        last = self._service.draining and not self._reader.queue and self._reader.at_boundary
-        return answer.close or last or not exchange.keep_alive
+        return (
+            answer.close
+            or not exchange.keep_alive
+            or (self._service.draining and not self._reader.queue and self._reader.at_boundary)
+        )
 
     def _bytes_of(self, exchange: Exchange, answer: Answer, *, close: bool) -> bytes:
         return self._service.answers.make(
@@ -342,20 +346,20 @@ class Connection(asyncio.Protocol):
 
     def _finished(self, exchange: Exchange, answer: Answer, sent: int, *, close: bool) -> None:
         service = self._service
-        service.finished(exchange, self._client, answer.status, sent)
+        now = service.finished(exchange, self._client, answer.status, sent)
         if exchange.raw_head is not None and answer.status == 200 and not close:
             service.remember(exchange, self._heads)
         if not close:
-            self.deadline = time.perf_counter() + service.limits.idle_timeout_seconds
+            self.deadline = now + service.limits.idle_timeout_seconds
             return
         self._closing = True
         self._let_go()
         if answer.close:
-            self.deadline = time.perf_counter() + LINGER_SECONDS
+            self.deadline = now + LINGER_SECONDS
             if not self._transport.is_reading():
                 self._transport.resume_reading()
         else:
-            self.deadline = time.perf_counter() + FLUSH_SECONDS
+            self.deadline = now + FLUSH_SECONDS
             self._transport.close()
 
     # -- called by the worker ------------------------------------------------------------------

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -216,7 +216,7 @@ class Answers:
         status: int,
         body: bytes,
         content_type: bytes = JSON,
-        headers: Iterable[bytes] = (),
+        headers: Collection[bytes] = (),
         *,
         close: bool = False,
         head: bool = False,
@@ -225,14 +225,15 @@ class Answers:
 
         The answer to HEAD has no body, and the length that it would have (RFC 9110, 9.3.2).
         """
-        lines = [_STATUS_LINES[status], self.date]
-        lines += [header + b"\r\n" for header in headers]
-        if close:
-            lines.append(b"Connection: close\r\n")
-        lines.append(b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (content_type, len(body)))
-        if not head:
-            lines.append(body)
-        return b"".join(lines)
+        return b"%b%b%b%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+            _STATUS_LINES[status],
+            self.date,
+            b"".join(header + b"\r\n" for header in headers) if headers else b"",
+            b"Connection: close\r\n" if close else b"",
+            content_type,
+            len(body),
+            b"" if head else body,
+        )
 
     def begin_events(self, *, close: bool) -> bytes:
         """Return the head of an answer whose events follow one by one, each as a `chunk`."""
@@ -284,30 +285,32 @@ class Exchange:
     ``received`` counts the bytes of the body; ``started`` is on the monotonic clock.
     """
 
+    # What a known head and its body say comes first: `Head` gives it by position, which takes
+    # half the time of giving it by name.
     method: bytes = b""
     url: bytes = b""
-    version: str = "1.1"
     headers: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    route: Route | None = None
+    identity: Identity | None = None
+    header_length: int | None = None
+    log: bytes = b""
+    """What an access line says of the head, where that is known already."""
+    content: bytes | bytearray = b""
+    received: int = 0
+    started: float = 0.0
+    version: str = "1.1"
     header_count: int = 0
     header_bytes: int = 0
     head_complete: bool = False
     keep_alive: bool = True
-    route: Route | None = None
-    identity: Identity | None = None
-    header_length: int | None = None
     refusal: RequestError | None = None
-    content: bytes | bytearray = b""
     held: int = 0
     """Bytes of the body, or of an answer, that are counted in `Bodies`."""
-    received: int = 0
     chunks: int = 0
     framing: int = 0
     """Bytes of a chunked body that aren't data, but for the read that it came with."""
-    started: float = 0.0
     waits: bool = False
     """Whether the client waits for `100 Continue` still."""
-    log: bytes = b""
-    """What an access line says of the head, where that is known already."""
     raw_head: bytes | None = None
     """The head's bytes, where they came in one piece from the start of a message."""
     options: Any = None
@@ -369,17 +372,9 @@ class Head:
         """Return a request with this head, whose body has been read."""
         known = self._exchange
         return Exchange(
-            method=known.method,
-            url=known.url,
-            headers=known.headers,
-            route=known.route,
-            identity=known.identity,
-            header_length=known.header_length,
-            content=body,
-            received=self.length,
-            started=started,
-            log=self.log,
-        )
+            known.method, known.url, known.headers, known.route, known.identity,
+            known.header_length, self.log, body, self.length, started,
+        )  # fmt: skip
 
 
 class Heads(dict[bytes, Head]):
