@@ -32,7 +32,7 @@ from onnxruntime.quantization.calibrate import TensorsData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization import texts
+from falaj.workloads.optimization import layers, texts
 from falaj.workloads.optimization.graph_part import ML_DOMAIN, ML_OPSET, UNKNOWN, GraphPart
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.remembering import ASKED, FILLED, LOGITS, is_kept, past_names, present_of
@@ -191,6 +191,9 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
     """
     if isinstance(module, TableTrees):
         return _trees(module.forest(), shape[0])
+    written = layers.graph_of(module, shape, INPUT, OUTPUT, BATCH)
+    if written is not None:
+        return _checked(_model(written))
     # A batch of 1 would be taken for a constant.
     batch = torch.export.Dim(BATCH)
     examples: tuple[Any, ...] = (torch.zeros((2, *shape), dtype=torch.float32),)
@@ -240,9 +243,20 @@ def export_module(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.Model
         model.graph.initializer.extend(
             numpy_helper.from_array(values, name) for name, values in defaults.items()
         )
+    return _checked(model)
+
+
+def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A core, checked, with the shapes of all that it computes."""
     _check_whole(model)
     check_graph(model)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+
+def _model(graph: onnx.GraphProto, *domains: onnx.OperatorSetIdProto) -> onnx.ModelProto:
+    """A graph of the standard's operators, and of those of ``domains``, as a model."""
+    opsets = [helper.make_opsetid("", OPSET), *domains]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
 
 
 def _slots(decoder: Decoder, count: int) -> tuple[int, ...]:
@@ -309,8 +323,7 @@ def _trees(forest: Forest, width: int) -> onnx.ModelProto:
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [BATCH, outputs])],
         [numpy_helper.from_array(forest.base, "base")],
     )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    model = _model(graph, helper.make_opsetid(ML_DOMAIN, ML_OPSET))
     _check_whole(model)
     return model
 
