@@ -460,6 +460,7 @@ class Page:
             "state": str(state.get("status", "unknown")) if not down else "down",
             "state_error": str(state.get("error") or ""),
             "figures": self.meter.figures, "charts": self.meter.charts(),
+            "has_texts": self.meter.has_texts, "has_others": self.meter.has_others,
             "shown_version": "", "served_now": account.served,
         }  # fmt: skip
 

@@ -20,6 +20,8 @@ EVERY: Final = 2.0
 """Seconds between two looks."""
 _SOONEST: Final = 0.75 * EVERY
 """Several tabs share one look."""
+_SLOW: Final = 0.99
+_SHARES: Final = (("half", 0.5), ("95 %", 0.95), ("99 %", _SLOW))
 WIDTH: Final = 300
 HEIGHT: Final = 60
 
@@ -28,12 +30,15 @@ _Counters = Mapping[tuple[str, str, str], float]
 
 @dataclass(frozen=True)
 class Point:
-    """What happened between two looks: a second's requests and errors, and how long 99 % took."""
+    """What happened between two looks: a second's requests, errors and generated tokens, and how
+    long 99 % took, of answers and until the first token of texts."""
 
     when: float
     requests: float
     errors: float
+    tokens: float
     slow: float | None
+    slow_to_begin: float | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,9 @@ class Figures:
         errors: a second.
         answered: in the window.
         failed: in the window.
-        quantiles: share and seconds of latency; None where nothing was answered.
+        quantiles: share and seconds of latency, but of texts; None where nothing was answered.
+        begun: likewise until the first token of texts.
+        tokens: that were generated, a second.
     """
 
     seconds: float
@@ -55,6 +62,8 @@ class Figures:
     answered: int
     failed: int
     quantiles: tuple[tuple[str, float | None], ...]
+    begun: tuple[tuple[str, float | None], ...]
+    tokens: float
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,8 @@ class Meter:
             self._points.append(
                 Point(
                     now, between.requests / seconds, between.failed / seconds,
-                    between.quantile(0.99),
+                    between.tokens / seconds, between.quantile(_SLOW),
+                    between.to_first_token(_SLOW),
                 )
             )  # fmt: skip
         self._looks.append((now, counters))
@@ -134,20 +144,34 @@ class Meter:
         return Figures(
             seconds, found.requests / seconds, found.failed / seconds, found.answered,
             found.failed,
-            tuple((name, found.quantile(share)) for name, share in
-                  (("half", 0.5), ("95 %", 0.95), ("99 %", 0.99))),
+            tuple((name, found.quantile(share)) for name, share in _SHARES),
+            tuple((name, found.to_first_token(share)) for name, share in _SHARES),
+            found.tokens / seconds,
         )  # fmt: skip
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether a request for texts came to a first token since somebody began to look."""
+        return any(each.slow_to_begin is not None for each in self._points)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether anything else was answered, or nothing was at all."""
+        return not self.has_texts or any(each.slow is not None for each in self._points)
+
     def charts(self) -> list[Chart]:
-        """The drawings of requests, latency and errors."""
+        """The drawings of requests, latency and errors, and of texts where there are any."""
         points = list(self._points)
         rates, errors = [each.requests for each in points], [each.errors for each in points]
-        slow = [each.slow for each in points]
-        return [
-            self._chart("Requests per second", rates, rate),
-            self._chart("Latency of 99 %", slow, duration),
-            self._chart("Errors per second", errors, rate),
-        ]
+        found = [self._chart("Requests per second", rates, rate)]
+        if self.has_others:
+            slow = [each.slow for each in points]
+            found.append(self._chart("Latency of 99 %", slow, duration))
+        if self.has_texts:
+            begun, tokens = [each.slow_to_begin for each in points], [e.tokens for e in points]
+            found.append(self._chart("First token of 99 %", begun, duration))
+            found.append(self._chart("Tokens per second", tokens, rate))
+        return [*found, self._chart("Errors per second", errors, rate)]
 
     def _chart(
         self, title: str, values: Sequence[float | None], shown: Callable[[float], str]
@@ -186,8 +210,12 @@ def _between(before: _Counters, after: _Counters) -> Measured:
         found = tally.measured(int(version))
         whole.answered += found.answered
         whole.failed += found.failed
-        for bound, count in found.latency.items():
-            whole.latency[bound] = whole.latency.get(bound, 0.0) + count
+        whole.tokens += found.tokens
+        for all_, own in (
+            (whole.latency, found.latency), (whole.first_token, found.first_token),
+        ):  # fmt: skip
+            for bound, count in own.items():
+                all_[bound] = all_.get(bound, 0.0) + count
     return whole
 
 

@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from falaj.workloads.documents import is_dictionary, is_sequence
+from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.drift.answers import BUCKETS
 
 BOUNDS = (
@@ -29,6 +30,8 @@ BOUNDS = (
     51.2e-3, 102.4e-3, 204.8e-3, 0.4096, 0.8192, 1.6384, 3.2768,
 )  # fmt: skip
 """Upper bounds of the latency buckets in seconds: each twice the one before."""
+TEXT_BOUNDS = (*BOUNDS, 6.5536, 13.1072, 26.2144, 52.4288, 104.8576, 209.7152)
+"""Likewise of texts, which take as long as they are."""
 BATCH_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Upper bounds of the buckets of a batch's rows."""
 
@@ -43,7 +46,8 @@ class Counters:
     ``last_inference`` is when the last one was answered, in microseconds since the epoch.
     ``batches`` and ``batch_seconds`` are runs and their time by number of rows, where requests run
     together, and ``joined`` those that were in another one's run. ``tokens`` are those of prompts
-    and of texts that were generated, and ``generation`` is a histogram of the latter's time.
+    and of texts that were generated, ``generation`` is a histogram of the latter's time, and
+    ``first_token`` one of the time to the first token of each request's texts.
     """
 
     __slots__ = (
@@ -58,6 +62,8 @@ class Counters:
         "failed",
         "failed_handshakes",
         "failed_seconds",
+        "first_token",
+        "first_token_seconds",
         "generation",
         "generation_seconds",
         "joined",
@@ -82,7 +88,9 @@ class Counters:
         self.queue = [0] * (len(BOUNDS) + 1)
         self.queue_seconds = 0.0
         self.rows = 0
-        self.generation = [0] * (len(BOUNDS) + 1)
+        self.first_token = [0] * (len(TEXT_BOUNDS) + 1)
+        self.first_token_seconds = 0.0
+        self.generation = [0] * (len(TEXT_BOUNDS) + 1)
         self.generation_seconds = 0.0
         self.tokens: dict[str, int] = {}
         self.batches: dict[str, int] = {}
@@ -129,9 +137,14 @@ class Counters:
         """Count an inference that another tier was asked for."""
         self.overflowed[outcome] = self.overflowed.get(outcome, 0) + 1
 
+    def began(self, seconds: float) -> None:
+        """Count the first token of a request's texts: from its last byte until it was chosen."""
+        self.first_token[bisect_left(TEXT_BOUNDS, seconds)] += 1
+        self.first_token_seconds += seconds
+
     def generated(self, seconds: float, tokens: Mapping[str, int]) -> None:
         """Count one request for a text, whole or not: from its last byte to the text's end."""
-        self.generation[bisect_left(BOUNDS, seconds)] += 1
+        self.generation[bisect_left(TEXT_BOUNDS, seconds)] += 1
         self.generation_seconds += seconds
         for kind, count in tokens.items():
             self.tokens[kind] = self.tokens.get(kind, 0) + count
@@ -156,6 +169,8 @@ class Counters:
             "queue": self.queue,
             "queue_seconds": self.queue_seconds,
             "rows": self.rows,
+            "first_token": self.first_token,
+            "first_token_seconds": self.first_token_seconds,
             "generation": self.generation,
             "generation_seconds": self.generation_seconds,
             "tokens": self.tokens,
@@ -182,8 +197,13 @@ LAST = "last_inference"
 
 
 def cumulated(counts: Iterable[int]) -> list[tuple[str, float]]:
-    """Return a histogram's buckets, each with those below it, of the counts between `BOUNDS`."""
-    labels = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+    """Return a histogram's buckets, each with those below it.
+
+    Args:
+        counts: between `BOUNDS`, or between as many of `TEXT_BOUNDS`, and above the last one.
+    """
+    counts = list(counts)
+    labels = (*(f"{bound:.7g}" for bound in TEXT_BOUNDS[: len(counts) - 1]), "+Inf")
     return list(zip(labels, accumulate(counts), strict=True))
 
 
@@ -203,6 +223,9 @@ def add(total: dict[str, Any], part: dict[str, Any]) -> None:
             total[key] = total.get(key, 0) + value
 
 
+PROMPT = "prompt"
+GENERATED = "generated"
+"""Kinds of tokens."""
 PREFIX = "falaj_inference"
 """What the names of all metrics begin with."""
 _GAUGES = {
@@ -269,6 +292,12 @@ class Totals(Collector):
                               "Time of the model's run alone.")  # fmt: skip
         yield self._histogram(totals, "queue", "queue_duration_seconds",
                               "Time before a run, of those that had to wait for one.")  # fmt: skip
+        yield self._histogram(
+            totals,
+            "first_token",
+            "time_to_first_token_seconds",
+            "Time from a request's last byte to its texts' first token.",
+        )
         yield self._histogram(totals, "generation", "generation_duration_seconds",
                               "Time from a request's last byte to its text's end.")  # fmt: skip
         yield self._by(totals, "tokens", "kind", "Tokens of prompts, and generated ones.")
@@ -360,7 +389,7 @@ class Totals(Collector):
             labels=(*_LABELS, "route", "status"),
         )
         for of, total in totals.items():
-            family.add_metric((*of, "infer", "200"), sum(total["latency"]))
+            family.add_metric((*of, INFER, "200"), sum(total["latency"]))
             for key, count in total.get("responses", {}).items():
                 route, _, status = key.partition(" ")
                 family.add_metric((*of, route, status), count)

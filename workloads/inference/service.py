@@ -372,7 +372,7 @@ class Runs:
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
 OF_JOBS = (http.JOBS, http.JOB, http.JOB_RESULT)
 OF_WATCHED = (http.DRIFT, http.FEEDBACK)
-OF_LANGUAGE = (http.COMPLETIONS, http.CHATS, http.CARDS, http.CARD)
+OF_LANGUAGE = (*http.TEXTS, http.CARDS, http.CARD)
 """Routes that are there where settings ask for them, or for the model; else they are answered with
 404."""
 URGENT = "urgent"
@@ -503,7 +503,7 @@ class Service:
             **dict.fromkeys((http.STATISTICS, http.VERSION_STATISTICS), self._statistics_answer),
             **dict.fromkeys(OF_WATCHED, self._watched_answer),
             **dict.fromkeys(OF_JOBS, self._jobs_answer),
-            **dict.fromkeys((http.COMPLETIONS, http.CHATS), self._complete),
+            **dict.fromkeys(http.TEXTS, self._complete),
             **dict.fromkeys((http.CARDS, http.CARD), self._cards),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
@@ -591,7 +591,7 @@ class Service:
                 self._denied(error, client)
                 raise
         if route is None:
-            raise self.router.unknown(exchange.url)
+            raise self.router.unknown(exchange.url, self._offered)
         if exchange.method not in route.methods:
             allowed = b", ".join(route.methods)
             raise RequestError(
@@ -647,17 +647,22 @@ class Service:
     def _runs_here(self) -> bool:
         return self.runs.upstream is None
 
-    @cached_property
-    def _openapi(self) -> bytes:
-        """The document, of what the settings have answered; of a wide model, it takes 20 ms."""
+    @property
+    def _offered(self) -> dict[str, http.Route]:
+        """The paths that are answered, by the settings and the model."""
         off = (OF_JOBS if self.jobs is None else ()) + (OF_WATCHED if self.watched is None else ())
         if self.language is None:
             off += OF_LANGUAGE
         elif self.language.template is None:
             off += (http.CHATS,)
         places = self.router.places.items()
+        return {path: route for path, route in places if route.name not in off}
+
+    @cached_property
+    def _openapi(self) -> bytes:
+        """The document, of what the settings have answered; of a wide model, it takes 20 ms."""
         document = openapi.describe(
-            {path: route for path, route in places if route.name not in off},
+            self._offered,
             self.schema,
             certificates=self.settings.tls.client_ca is not None,
             most_tokens=self.limits.max_tokens,

@@ -13,14 +13,18 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from falaj.workloads.inference.connections.http import INFER
-from falaj.workloads.inference.metrics import PREFIX
+from falaj.workloads.inference.connections.http import INFERENCES
+from falaj.workloads.inference.metrics import GENERATED, PREFIX
 
 _LATENCY: Final = f"{PREFIX}_request_duration_seconds_bucket"
+_FIRST_TOKEN: Final = f"{PREFIX}_time_to_first_token_seconds_bucket"
+_TOKENS: Final = f"{PREFIX}_tokens_total"
 _RESPONSES: Final = f"{PREFIX}_responses_total"
 _ANSWERS: Final = f"{PREFIX}_answers_total"
 _RESTARTS: Final = f"{PREFIX}_worker_restarts_total"
 _SERVED: Final = f"{PREFIX}_served_version"
+_ALL: Final = float("inf")
+"""The bound of a histogram's last bucket."""
 _ANSWERED: Final = "200"
 #: Who may not call is the callers' affair, whichever version they asked.
 _DENIED: Final = ("401", "403")
@@ -38,9 +42,13 @@ class Measured:
     """Requests with any other status, but those of callers without the right to ask; and one for
     each worker that ended unasked, which counts none of those that it had."""
     latency: dict[float, float] = field(default_factory=dict[float, float])
-    """Answered requests by the most seconds that they took (cumulative)."""
+    """Answered requests by the most seconds that they took (cumulative), but those for texts."""
     answers: dict[str, float] = field(default_factory=dict[str, float])
     """Values that were answered, by bucket."""
+    first_token: dict[float, float] = field(default_factory=dict[float, float])
+    """Likewise requests for texts, by the seconds until the first token was there."""
+    tokens: float = 0.0
+    """That were generated, of texts that have ended."""
 
     @property
     def requests(self) -> int:
@@ -48,30 +56,53 @@ class Measured:
         return self.answered + self.failed
 
     @property
+    def inferences(self) -> float:
+        """Answered ones, without those for texts."""
+        return self.latency.get(_ALL, 0.0)
+
+    @property
+    def texts(self) -> float:
+        """Requests for texts that came to a first token."""
+        return self.first_token.get(_ALL, 0.0)
+
+    @property
     def failed_percent(self) -> float:
         """Per cent of the requests that failed; 0 without requests."""
         return 100 * self.failed / self.requests if self.requests else 0.0
 
     def quantile(self, share: float) -> float | None:
-        """Seconds within which a share of the answers came; None without answers.
+        """Seconds within which a share of the answers came; None without answers."""
+        return quantile(self.latency, share)
 
-        Within a bucket times are taken to be spread evenly, as ``histogram_quantile`` does; what
-        is above the last bound counts as the last bound:
-        https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile
-        """
-        total = self.latency.get(float("inf"), 0.0)
-        if total <= 0:
-            return None
-        wanted, low, before = share * total, 0.0, 0.0
-        for bound in sorted(self.latency):
-            inside = self.latency[bound]
-            if inside >= wanted:
-                if bound == float("inf"):
-                    return low
-                width = inside - before
-                return low + (bound - low) * ((wanted - before) / width if width else 1.0)
-            low, before = bound, inside
-        return low
+    def to_first_token(self, share: float) -> float | None:
+        """Seconds within which a share of the texts had begun; None without texts."""
+        return quantile(self.first_token, share)
+
+
+def quantile(buckets: Mapping[float, float], share: float) -> float | None:
+    """Seconds within which a share of what was counted came; None where nothing was.
+
+    Within a bucket times are taken to be spread evenly, as ``histogram_quantile`` does; what
+    is above the last bound counts as the last bound:
+    https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile
+
+    Args:
+        buckets: cumulative counts by the most seconds.
+        share: from 0 to 1.
+    """
+    total = buckets.get(_ALL, 0.0)
+    if total <= 0:
+        return None
+    wanted, low, before = share * total, 0.0, 0.0
+    for bound in sorted(buckets):
+        inside = buckets[bound]
+        if inside >= wanted:
+            if bound == _ALL:
+                return low
+            width = inside - before
+            return low + (bound - low) * ((wanted - before) / width if width else 1.0)
+        low, before = bound, inside
+    return low
 
 
 def likeness(one: Measured, other: Measured) -> float | None:
@@ -101,17 +132,22 @@ def read(text: str) -> dict[_Series, float]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = sample.labels
-            if sample.name == _LATENCY:
+            if sample.name in (_LATENCY, _FIRST_TOKEN):
                 part = labels["le"]
+            elif sample.name == _TOKENS:
+                part = labels["kind"]
             elif sample.name == _ANSWERS:
                 part = labels["bucket"]
-            elif sample.name == _RESPONSES and labels["route"] == INFER:
+            elif sample.name == _RESPONSES and labels["route"] in INFERENCES:
                 part = labels["status"]
             else:
                 served = f"{sample.value:.0f}" if sample.name == _SERVED else served
                 restarts = sample.value if sample.name == _RESTARTS else restarts
                 continue
-            found[labels["version"], sample.name, part] = sample.value
+            series = labels["version"], sample.name, part
+            # Of a language model several routes have the same status.
+            others = found.get(series, 0.0) if sample.name == _RESPONSES else 0.0
+            found[series] = others + sample.value
     if any(version == served for version, _, _ in found):
         found[served, _RESTARTS, ""] = restarts
     return found
@@ -166,6 +202,10 @@ class Tally:
                 found.failed += round(value)
         found.failed += round(sum(value for _, value in self._of(version, _RESTARTS)))
         found.latency = {float(part): value for part, value in self._of(version, _LATENCY)}
+        found.first_token = {float(part): value for part, value in self._of(version, _FIRST_TOKEN)}
+        found.tokens = sum(
+            value for part, value in self._of(version, _TOKENS) if part == GENERATED
+        )
         found.answers = dict(self._of(version, _ANSWERS))
         return found
 

@@ -19,7 +19,8 @@ class Demands:
     Attributes:
         least_requests: that each of both has to have had; with fewer nobody can tell.
         most_error_rise: percentage points by which more of its requests may fail.
-        most_latency_rise: per cent by which 99 of 100 answers may take longer.
+        most_latency_rise: per cent by which 99 of 100 answers may take longer, or the first tokens
+            of texts, where both versions had more requests for texts than others.
         least_likeness: per cent of the answers that have to be spread alike; 0 asks for nothing.
     """
 
@@ -76,13 +77,18 @@ def judge(stable: Measured, canary: Measured, demands: Demands) -> Verdict:
     ]
     if _rise(stable, canary) > demands.most_error_rise:
         missed.append("errors")
-    times = [each.quantile(QUANTILE) for each in (canary, stable)]
+    texts = min(stable.texts, canary.texts) > min(stable.inferences, canary.inferences)
+    times = [
+        each.to_first_token(QUANTILE) if texts else each.quantile(QUANTILE)
+        for each in (canary, stable)
+    ]
     if times[0] is None or times[1] is None:
         # Without answers there are errors alone; with some of one version, nothing to compare.
         missed.append("latency")
         found.append("latency unknown")
     else:
-        found.append(f"p99 {1000 * times[0]:.3g} ms (stable {1000 * times[1]:.3g} ms)")
+        what = "p99 to the first token" if texts else "p99"
+        found.append(f"{what} {1000 * times[0]:.3g} ms (stable {1000 * times[1]:.3g} ms)")
         if times[0] > times[1] * (1 + demands.most_latency_rise / 100):
             missed.append("latency")
     alike = likeness(stable, canary)

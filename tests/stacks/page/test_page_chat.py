@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from falaj.stacks.command import service
 from falaj.stacks.page import conversation
 from falaj.stacks.page.form import RowError
+from falaj.stacks.page.live import EVERY
 from falaj.workloads.chat import ASSISTANT, USER, Message
 from tests.stacks.page.site import make_stack, serving
 from tests.stacks.page.test_page import HOSTILE, Answer, Visitor, plain, require_harmless
@@ -48,6 +50,24 @@ def said(answer: Answer) -> list[tuple[str, str]]:
 def sent(answer: Answer) -> dict[str, object]:
     (found,) = re.findall(r'aria-label="What was sent">([^<]*)<', answer.text)
     return json.loads(html.unescape(found))
+
+
+def test_live_figures_are_of_texts(visitor: Visitor) -> None:
+    def counts() -> list[int]:
+        shown = plain(visitor.get("/").text)
+        found = re.search(r"([\d,]+) answered, (\d+) failed", shown)
+        assert found is not None, shown
+        return [int(each) for each in found.groups()]
+
+    visitor.get("/")
+    time.sleep(EVERY)
+    before = counts()
+    assert visitor.post("/predict", WRITTEN, X_Part="1").status == 200
+    time.sleep(EVERY)
+    assert counts() == [before[0] + 1, before[1]]
+    shown = visitor.get("/").text
+    assert "First token of 99 %" in shown
+    assert "tokens per second" in shown
 
 
 def test_a_conversation_goes_on_and_begins_anew(visitor: Visitor) -> None:

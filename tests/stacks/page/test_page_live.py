@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.form import NOTHING
 from falaj.stacks.page.live import HEIGHT, SPAN, WIDTH, WINDOW, Meter, duration, rate
-from falaj.workloads.inference.metrics import Counters, Totals
+from falaj.workloads.inference.connections.http import CARDS, CHATS, COMPLETIONS
+from falaj.workloads.inference.metrics import GENERATED, PROMPT, Counters, Totals
 from falaj.workloads.rollout.measures import read
 
 
@@ -86,6 +87,34 @@ def test_rates_latency_and_errors(meter: Meter, clock: Clock) -> None:
     quantiles = dict(found.quantiles)
     assert 0.0002 <= (quantiles["half"] or 0) <= 0.0004
     assert 0.4 <= (quantiles["99 %"] or 0) <= 0.8192
+
+
+def test_texts_are_counted_by_every_route_and_have_figures_of_their_own(
+    meter: Meter, clock: Clock
+) -> None:
+    source = Source()
+    look(meter, source)
+    assert (meter.has_texts, meter.has_others) == (False, True)
+    for route in (COMPLETIONS, CHATS, CHATS):
+        source.counters.began(0.0003)
+        source.counters.generated(2.0, {PROMPT: 50, GENERATED: 20})
+        source.counters.responded(route, 200)
+    source.counters.responded(CHATS, 429)
+    source.counters.responded(CARDS, 200)
+    clock.now += 10
+    look(meter, source)
+    found = meter.figures
+    assert found is not None
+    assert (found.answered, found.failed, found.tokens) == (3, 1, 6)
+    assert dict(found.quantiles)["half"] is None
+    assert 0.0002 <= (dict(found.begun)["half"] or 0) <= 0.0004
+    assert [each.title for each in meter.charts()] == [
+        "Requests per second", "First token of 99 %", "Tokens per second", "Errors per second",
+    ]  # fmt: skip
+    source.counters.inferred(0.001, 0.001, 1)
+    clock.now += 2
+    look(meter, source)
+    assert len(meter.charts()) == 5
 
 
 def test_a_server_that_began_anew_counts_from_nothing(meter: Meter, clock: Clock) -> None:

@@ -21,6 +21,7 @@ from falaj.workloads.inference.language import completions
 from falaj.workloads.inference.process.worker import available
 from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import TEXTS_PER_THREAD
+from falaj.workloads.rollout.measures import read
 from tests.waiting import wait_for
 from tests.workloads.inference import grpc_calls
 from tests.workloads.inference.languages import (
@@ -145,6 +146,33 @@ def test_another_model_is_not_there(speaking: Server, token: str) -> None:
     assert refused(answer, 404)["code"] == "model_not_found"
 
 
+def test_an_unknown_path_is_answered_with_those_that_this_model_has(
+    speaking: Server, token: str
+) -> None:
+    for path in ("/v1/embeddings", "/v1", "/v1/chat"):
+        answer = call(speaking.connect(), "POST", path, token=token, body={})
+        message = refused(answer, 404)["message"] if path != "/v1" else answer[1]["error"]
+        assert f"unknown path {path}; '{NAME}' answers POST {COMPLETIONS}, GET /v1/m" in message
+        assert "chat/completions" not in message
+
+
+def test_a_text_is_counted_with_the_time_to_its_first_token(speaking: Server, token: str) -> None:
+    def counters() -> dict[tuple[str, str, str], float]:
+        connection = speaking.connect()
+        _, text = call(connection, "GET", "/metrics", token=speaking.site.token("observe"))
+        return dict(read(text.decode()))
+
+    first = "falaj_inference_time_to_first_token_seconds_bucket"
+    wanted = [("1", first, "+Inf"), ("1", "falaj_inference_responses_total", "200")]
+    before = counters()
+    for stream in (False, True):
+        assert ask(speaking, token, stream=stream, max_tokens=3)[0] == 200
+    assert ask(speaking, token, max_tokens=0)[0] == 400
+    after = counters()
+    assert [after[each] - before.get(each, 0) for each in wanted] == [2, 2]
+    assert after["1", first, "209.7152"] == after[wanted[0]]
+
+
 def test_chats_are_not_taken(speaking: Server, token: str) -> None:
     body = {"model": NAME, "messages": [{"role": "user", "content": "Hello"}]}
     answer = call(speaking.connect(), "POST", "/v1/chat/completions", token=token, body=body)
@@ -172,6 +200,9 @@ def test_a_server_of_another_model_says_what_it_offers(running: Server) -> None:
             connection, method, path, token=token, body=b"{}" if method == "POST" else None
         )
         assert "it answers at /v2/models/mlp/infer" in refused(answer, 404)["message"]
+    answer = call(connection, "POST", "/v1/embeddings", token=token, body=b"{}")
+    message = refused(answer, 404)["message"]
+    assert message == "unknown path /v1/embeddings; 'mlp' answers POST /v2/models/mlp/infer"
     _, document = call(connection, "GET", "/v2/openapi.json", token=token)
     assert not [path for path in document["paths"] if path.startswith("/v1")]
 

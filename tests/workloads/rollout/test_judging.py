@@ -114,6 +114,22 @@ def test_a_canary_passes_with_all_that_is_demanded(canary: Measured, missed: str
     assert found.why.isprintable()
 
 
+@pytest.mark.parametrize(("slower", "missed"), [(1.2, ""), (1.3, "latency")])
+def test_versions_that_are_asked_for_texts_are_compared_by_the_first_token(
+    slower: float, missed: str
+) -> None:
+    def texts(seconds: float) -> Measured:
+        counts = {seconds / 2: 0.0, seconds: 900.0, float("inf"): 900.0}
+        return Measured(1000, 0, {1.0: 100.0, float("inf"): 100.0}, {}, counts)
+
+    demands = Demands(100, 1, 25, 0)
+    found = judge(texts(0.1), texts(0.1 * slower), demands)
+    assert found.passed == (not missed)
+    assert "p99 to the first token" in found.why
+    # What one of both alone had says nothing.
+    assert "p99 990 ms (stable 1.99 ms)" in judge(measured(seconds=0.002), texts(9), demands).why
+
+
 def test_likeness_isn_t_asked_for_where_nothing_is_demanded_of_it() -> None:
     demands = Demands(100, 1, 25, 0)
     assert judge(measured(), Measured(1000, 0, measured().latency, {}), demands).passed

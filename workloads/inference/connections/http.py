@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -53,7 +53,11 @@ COMPLETIONS = "completions"
 CHATS = "chats"
 CARDS = "cards"
 CARD = "card"
-WITH_BODY = frozenset({INFER, FEEDBACK, INDEX, JOBS, COMPLETIONS, CHATS})
+TEXTS = frozenset({COMPLETIONS, CHATS})
+"""Routes by which a language model is asked for texts."""
+INFERENCES = TEXTS | {INFER}
+"""Routes by which a model is asked; a job's runs are counted as `INFER`."""
+WITH_BODY = INFERENCES | {FEEDBACK, INDEX, JOBS}
 """Routes whose requests have a body that is read."""
 BODY_OPTIONAL = frozenset({INDEX})
 """Those of them whose body may be left out, and its length (RFC 9112, 6.3)."""
@@ -160,8 +164,13 @@ class Router:
         found = _CARD.fullmatch(path_of(url))
         return found["id"].decode("utf-8", "replace") if found is not None else ""
 
-    def unknown(self, url: bytes) -> RequestError:
-        """Return the 404 for a path that `find` doesn't know, with what would have been right."""
+    def unknown(self, url: bytes, offered: Mapping[str, Route] | None = None) -> RequestError:
+        """Return the 404 for a path that `find` doesn't know, with what would have been right.
+
+        Args:
+            url: the request's target.
+            offered: the `places` that this model and its settings have. Default: all.
+        """
         path = url.partition(b"?")[0].decode("ascii", "replace")[:200]
         parts = path.strip("/").split("/")
         if parts[:3] == ["v2", "repository", "models"] and parts[-1] in ("load", "unload"):
@@ -180,7 +189,17 @@ class Router:
                     f"version '{given}' of model '{self._model}' isn't served; "
                     f"served is version '{self._version}'",
                 )
+        if parts[0] == "v1":
+            answered = ", ".join(self._nearest(self.places if offered is None else offered))
+            return RequestError(404, f"unknown path {path}; '{self._model}' answers {answered}")
         return RequestError(404, f"unknown path {path}; see /v2 and /v2/models/{self._model}")
+
+    def _nearest(self, offered: Mapping[str, Route]) -> list[str]:
+        """What there is of OpenAI's paths; of a model that has none, how it is asked."""
+        of_openai = {path: each for path, each in offered.items() if path.startswith("/v1/")}
+        own = f"/v2/models/{self._model}/{INFER}"
+        found = of_openai or {own: offered[own]}
+        return [f"{each.methods[0].decode()} {path}" for path, each in found.items()]
 
 
 def path_of(url: bytes) -> bytes:

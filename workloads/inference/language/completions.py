@@ -28,7 +28,7 @@ from falaj.workloads.inference.language.generation import (
     Text,
 )
 from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
-from falaj.workloads.inference.metrics import Counters
+from falaj.workloads.inference.metrics import GENERATED, PROMPT, Counters
 from falaj.workloads.inference.protocol.oip import Inference
 
 MOST_PROMPTS: Final = 16
@@ -47,9 +47,6 @@ OBFUSCATION: Final = "include_obfuscation"
 OF_VERSION: Final = "version-"
 """Before the version's number in an answer's ``system_fingerprint``."""
 _DONE: Final = event(b"[DONE]")
-PROMPT: Final = "prompt"
-GENERATED: Final = "generated"
-"""Kinds of tokens."""
 
 
 # -- requests ------------------------------------------------------------------------------
@@ -397,6 +394,7 @@ class Completion(Awaitable[Answer]):
         self._counters = counters
         self._log = log
         self._settle = settle
+        self._has_begun = False
         # Of the last step, as the next one may take.
         self._seconds: float | None = None
         self._head = {
@@ -463,6 +461,9 @@ class Completion(Awaitable[Answer]):
         rows = len(self._generation.unfinished)
         found = await self._steps.step(rows, self._timed_step, self._seconds)
         grown = cast("list[tuple[Text, str]]", found)
+        if grown and not self._has_begun:
+            self._has_begun = True
+            self._counters.began(time.perf_counter() - self._exchange.started)
         for text, _ in grown:
             if text.finish is not None:
                 self._steps.free(self._kept_bytes.pop(text.index))
