@@ -190,6 +190,13 @@ JOBS = {
 SHADOW = {"percent": Bound(0.01, 100, whole=False, default=10)}
 """Of ``shadow`` in ``service.json``: of the answered requests, how many are copied."""
 
+EXPERIMENT = {
+    "share": Bound(0.01, 99, whole=False, default=10),
+    "timeout_ms": Bound(1, 60_000, default=1_000),
+}
+"""Of ``experiment`` in ``service.json``: of the keys, per cent that a candidate answers, and how
+long it is waited for before the version that serves answers in its stead."""
+
 BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
 """Of ``python -m falaj.workloads.batch``."""
 
@@ -327,6 +334,7 @@ def document() -> str:
         "drift": DRIFT,
         "jobs": JOBS,
         "shadow": SHADOW,
+        "experiment": EXPERIMENT,
         "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,
