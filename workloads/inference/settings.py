@@ -21,6 +21,8 @@ from falaj.workloads.bounds import (
     CHOICES,
     DRIFT,
     EXPERIMENT,
+    EXPERIMENT_TAKEN,
+    EXPERIMENT_TEXTS,
     GRPC,
     JOBS,
     SERVICE,
@@ -29,7 +31,6 @@ from falaj.workloads.bounds import (
 )
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.files import write_atomic
-from falaj.workloads.inference.connections.header_names import ARM, KNOWN
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.registry.keyring import TOKEN_OVERLAP
 from falaj.workloads.registry.sealed import SUFFIX
@@ -452,9 +453,7 @@ def _shadow(section: Section | None) -> ShadowSettings | None:
     return settings
 
 
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-"""A token of RFC 9110, 5.6.2."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_KEY, _NAME = (re.compile(EXPERIMENT_TEXTS[each]) for each in ("key", "name"))
 
 
 def _experiment(section: Section | None) -> ExperimentSettings | None:
@@ -462,9 +461,12 @@ def _experiment(section: Section | None) -> ExperimentSettings | None:
         return None
     known = ExperimentSettings("")
     key = section.text("key")
-    if not _HEADER_NAME.fullmatch(key):
-        raise section.error("key", key, "the name of a header, of at most 64 characters")
-    if (lower := key.lower()).encode() in KNOWN | {ARM}:
+    if not _KEY.fullmatch(key):
+        raise section.error(
+            "key", key, "the name of a header: 1 to 64 letters, digits and hyphens, from a letter "
+            "on"
+        )  # fmt: skip
+    if (lower := key.lower()) in EXPERIMENT_TAKEN:
         raise section.error(
             "key", key, "a header that means nothing to the server, such as x-customer"
         )
