@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference.connections.header_names import ARM, KNOWN
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,21 @@ JOBS = {
 SHADOW = {"percent": Bound(0.01, 100, whole=False, default=10)}
 """Of ``shadow`` in ``service.json``: of the answered requests, how many are copied."""
 
+EXPERIMENT = {
+    "share": Bound(0.01, 99, whole=False, default=10),
+    "timeout_ms": Bound(1, 60_000, default=1_000),
+}
+"""Of ``experiment`` in ``service.json``: of the keys, per cent that a candidate answers, and how
+long it is waited for before the version that serves answers in its stead."""
+
+EXPERIMENT_TEXTS = {
+    "key": r"^[A-Za-z][A-Za-z0-9-]{0,63}$",
+    "name": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+}
+"""Forms of its header's name and of its own."""
+EXPERIMENT_TAKEN = tuple(sorted(each.decode() for each in KNOWN | {ARM}))
+"""Headers that mean something to the server, of which none is an experiment's key."""
+
 BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}
 """Of ``python -m falaj.workloads.batch``."""
 
@@ -327,6 +343,7 @@ def document() -> str:
         "drift": DRIFT,
         "jobs": JOBS,
         "shadow": SHADOW,
+        "experiment": EXPERIMENT,
         "batch": BATCH,
         "repair": REPAIR,
         "rollout": ROLLOUT,
@@ -339,7 +356,10 @@ def document() -> str:
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
-    fixed = {"endings": ENDINGS, "image": IMAGE, "gang": GANG}
+    fixed = {
+        "endings": ENDINGS, "image": IMAGE, "gang": GANG,
+        "experiment_texts": EXPERIMENT_TEXTS, "experiment_taken": EXPERIMENT_TAKEN,
+    }  # fmt: skip
     return json.dumps({**found, **fixed}, indent=1) + "\n"
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from falaj.components.specification.limits import Between, OneOf
+from falaj.components.specification.limits import Between, OneOf, TextRule
 
 _FILE = Path(__file__).with_suffix(".json")
 
@@ -84,6 +84,30 @@ def endings(of: str) -> tuple[str, ...]:
         KeyError: nothing is known of them.
     """
     return tuple(map(str, _all()["endings"][of]))
+
+
+@dataclass(frozen=True)
+class FreeHeader(TextRule):
+    """Names of headers that mean nothing to a server."""
+
+    def allows(self, value: object) -> bool:
+        """Whether a text is such a name, in whatever case."""
+        return super().allows(value) and str(value).lower() not in _all()["experiment_taken"]
+
+
+def experiment_key() -> FreeHeader:
+    """The name of the header that an experiment goes by."""
+    rule = (
+        "1 to 64 letters, digits and '-', from a letter on, and no header that means something to "
+        "the server"
+    )
+    return FreeHeader(_all()["experiment_texts"]["key"], rule, "x-customer")
+
+
+def experiment_name() -> TextRule:
+    """What an experiment is called."""
+    rule = "1 to 63 letters, digits, '.', '_' and '-', from a letter or digit on"
+    return TextRule(_all()["experiment_texts"]["name"], rule, "prices-2027")
 
 
 def fixed(of: str, name: str) -> int:

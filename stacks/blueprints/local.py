@@ -184,6 +184,11 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
     if (shadow := settings.service.shadow) is not None:
         served["shadow"], served["shadow_percent"] = True, shadow.percent
         served["shadow_first"] = shadow.first
+    if (experiment := settings.service.experiment) is not None:
+        served["experiment_key"], served["experiment_share"] = experiment.key, experiment.share
+        served["experiment_timeout_ms"] = experiment.timeout_ms
+        if experiment.name is not None:
+            served["experiment_name"] = experiment.name
     service = InferenceService("service", served, options)
     if settings.watch is not None:
         Daemon(

@@ -52,6 +52,8 @@ def status(stack: StackFile) -> int:
         rows.append((name, worker["state"], f"process {worker['pid']}{engine}"))
     if running and is_mapping(state.get("shadow")):
         rows.append(("shadow", *beside(state["shadow"])))
+    if running and is_mapping(state.get("experiment")):
+        rows += experiment(state["experiment"])
     certificate = Path(config["tls"]["certificate"])
     rows.append(("certificate", _expiry(certificate), str(certificate)))
     if (watched := seen(stack.site)) is not None:
@@ -78,6 +80,28 @@ def beside(shadow: Mapping[str, Any]) -> tuple[str, str]:
         said.insert(0, f"{agreement:.1%} of {shadow.get('rows', 0):,} rows agree")
     copied = f"{shadow.get('percent', 0):g} % of the requests are copied"
     return state, "; ".join([", ".join(said), copied] if said else [copied])
+
+
+def experiment(said: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What a server says of an experiment, in words: how it is, and how each arm fares."""
+    state = f"version {said.get('version')}: {said.get('state')}"
+    if said.get("error"):
+        return [("experiment", state, str(said["error"]))]
+    share = f"{said.get('share', 0):g} % of the values of {said.get('key')}"
+    fell = {k: n for k, n in mapping(said.get("fallbacks")).items() if n}
+    if fell:
+        share += "; answered by the version that serves: " + ", ".join(
+            f"{count:,} {reason}" for reason, count in fell.items()
+        )
+    rows = [("experiment", state, share)]
+    for arm, each in mapping(said.get("arms")).items():
+        found = mapping(each)
+        figures = [f"{found.get('errors', 0):,} errors", f"{found.get('refused', 0):,} refused"]
+        mean = found.get("mean_seconds")
+        if isinstance(mean, int | float):
+            figures.append(f"{1000 * mean:.3g} ms in the mean")
+        rows.append((f"arm {arm}", f"{found.get('requests', 0):,} requests", ", ".join(figures)))
+    return rows
 
 
 def demo(stack: StackFile) -> int:

@@ -15,7 +15,7 @@ from falaj.stacks.command.console import table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.service import read_account, text_endpoint
 from falaj.stacks.errors import StackError
-from falaj.stacks.watching.aliases import alias_of, shadow_alias
+from falaj.stacks.watching.aliases import alias_of, second_alias
 from falaj.wire.documents import is_mapping, is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import card_text
@@ -63,7 +63,7 @@ def served(outputs: Mapping[str, Any], stack: StackFile) -> str:
     if now == newest:
         return str(newest)
     figures = f"the figures below are those of version {newest}"
-    alias = shadow_alias(config)
+    alias = second_alias(config)
     if alias is None:
         return f"{now} (rolled back; {figures})"
     try:

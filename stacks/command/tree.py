@@ -98,6 +98,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.shadow:shadow",
             "give a second version copies of requests, and compare",
         ),
+        "experiment": Entry(
+            "stacks.command.experiment:experiment",
+            "have a second version answer a share of the requests, and count both",
+        ),
         "watch": Entry(
             "stacks.command.watch:watch",
             "look at the served model's drift, and tell, roll back or retrain",

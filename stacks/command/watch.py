@@ -18,6 +18,7 @@ import click
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile, falaj
+from falaj.stacks.command.second import NO_TEXT, has_language_model
 from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import FOLDER
 
@@ -69,6 +70,11 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     except WatchError as error:
         raise StackError(str(error)) from None
     if settings is None:
+        if has_language_model(stack):
+            raise StackError(
+                f"stack {stack.name} serves a language model, of which no drift is told that a "
+                f"watch could act on; allowed: {NO_TEXT}"
+            )
         raise StackError(
             f"stack {stack.name} asks for no watch; give it one, such as:\n"
             f"  {falaj('config set falaj:watch.steps ' + repr('[tell]'), stack)}"

@@ -13,6 +13,10 @@ from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
 from falaj.components.local.arguments.dataset import DIGITS, TASK, DatasetArgs
 from falaj.components.local.arguments.inference_service import (
     COPIED,
+    EXPERIMENT_KEY,
+    EXPERIMENT_NAME,
+    EXPERIMENT_SHARE,
+    EXPERIMENT_TIMEOUT,
     KEEP_HOURS,
     MOST_BYTES,
     MOST_JOBS,
@@ -201,6 +205,23 @@ class ShadowSettings(Section):
     or the watch has it serve."""
 
 
+class ExperimentSettings(Section):
+    """A second version beside the one that serves, as ``falaj experiment`` starts and ends it: it
+    answers the requests of a share of a header's values, the same ones always."""
+
+    key: Annotated[str, EXPERIMENT_KEY]
+    """Name of the header, such as ``x-customer``; requests without it are for the version that
+    serves."""
+    share: Annotated[float, EXPERIMENT_SHARE] = EXPERIMENT_SHARE.default
+    """Of its values, how many the candidate answers, in per cent. Those of a smaller share are
+    among those of a greater one."""
+    name: Annotated[str, EXPERIMENT_NAME] | None = None
+    """What the values are drawn by beside themselves. Default: the model and the candidate's
+    version, so that another candidate draws anew."""
+    timeout_ms: Annotated[float, EXPERIMENT_TIMEOUT] = EXPERIMENT_TIMEOUT.default
+    """Milliseconds that the candidate is waited for, before the version that serves answers."""
+
+
 class ServiceSettings(
     local_section(
         InferenceServiceArgs,
@@ -208,6 +229,7 @@ class ServiceSettings(
             "name", "model", "version", "certificate_fingerprint", "issuer", "audience", "clients",
             "drift_window_rows", "drift_window_seconds", "drift_alpha", "jobs_keep_hours",
             "jobs_most", "jobs_most_bytes", "shadow_percent", "shadow_first",
+            "experiment_key", "experiment_share", "experiment_name", "experiment_timeout_ms",
         ),
     )
 ):  # fmt: skip
@@ -224,6 +246,8 @@ class ServiceSettings(
     """What is watched of rows and answers."""
     shadow: ShadowSettings | None = None
     """What a shadow is given. Default: there is none."""
+    experiment: ExperimentSettings | None = None
+    """What an experiment's candidate answers; not beside a shadow. Default: there is none."""
     jobs: JobSettings | None = None
     """What is kept of requests that are answered later. Default: none are taken, and what was kept
     is removed."""
@@ -345,6 +369,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_begun(settings, root),
         *_check_tracking(settings.training, root),
         *_check_bodies(settings.service),
+        *_check_second(settings.service),
     ]
     tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
     if tokens is not None and not settings.is_text(root):
@@ -372,6 +397,16 @@ def _check_bodies(service: ServiceSettings) -> list[Finding]:
         "default; or set grpc to false"
     )
     return [Finding(key, message, (Put(key, most),))]
+
+
+def _check_second(service: ServiceSettings) -> list[Finding]:
+    if service.shadow is None or service.experiment is None:
+        return []
+    message = (
+        "given beside service.shadow, but a server has one version beside the one that serves"
+    )
+    paths = (("service", "experiment"), ("service", "shadow"))
+    return [Finding(paths[0], message, tuple(Drop(each) for each in paths))]
 
 
 def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
@@ -413,6 +448,10 @@ def _check_language(settings: LocalSettings) -> list[Finding]:
         (
             ("service", "shadow"), settings.service.shadow is not None,
             "texts of two versions aren't compared",
+        ),
+        (
+            ("service", "experiment"), settings.service.experiment is not None,
+            "its requests aren't given to versions",
         ),
     ):  # fmt: skip
         if is_given:

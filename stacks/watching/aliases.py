@@ -29,7 +29,12 @@ def alias_of(config: Mapping[str, Any], name: str | None = None) -> Alias | None
     return store_of(config).aliases(str(config["model"])).get(name or str(config["alias"]))
 
 
-def shadow_alias(config: Mapping[str, Any]) -> str | None:
-    """The alias of the version that gets copies of requests; None: the server copies none."""
-    asked = config.get("shadow")
+def second_alias(config: Mapping[str, Any], section: str = "shadow") -> str | None:
+    """The alias of the version beside the one that serves; None: the server has none.
+
+    Args:
+        config: what the server was told.
+        section: ``experiment``, or ``shadow`` for the one that gets copies of requests.
+    """
+    asked = config.get(section)
     return str(asked["alias"]) if is_mapping(asked) else None

@@ -29,7 +29,7 @@ from falaj.stacks.settings.watching import (
     WatchSettings,
     refused_host,
 )
-from falaj.stacks.watching.aliases import alias_of, shadow_alias, store_of
+from falaj.stacks.watching.aliases import alias_of, second_alias, store_of
 from falaj.stacks.watching.data import newest
 from falaj.stacks.watching.server import Server
 from falaj.wire.documents import is_mapping, mapping
@@ -153,7 +153,7 @@ class Machine:
     def standing(self) -> Standing | None:
         """The version that gets copies of requests, and what the server says of them."""
         config = self._config()
-        if (name := shadow_alias(config)) is None:
+        if (name := second_alias(config)) is None:
             return None
         try:
             alias = alias_of(config, name)
@@ -176,7 +176,7 @@ class Machine:
             standing, config = self.standing(), self._config()
         except NoAnswerError as error:
             return str(error)
-        name = shadow_alias(config)
+        name = second_alias(config)
         if name is None or standing is None or standing.version != version:
             return f"version {version} isn't the shadow any more"
         before = self.served()

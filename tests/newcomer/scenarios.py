@@ -162,6 +162,15 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         ),
         "tests/stacks/test_shadow_command.py",
     ),
+    **dict.fromkeys(
+        (
+            "falaj experiment",
+            "falaj experiment start VERSION",
+            "falaj experiment stop",
+            "falaj experiment promote",
+        ),
+        "tests/stacks/test_experiment_command.py",
+    ),
     "falaj pipelines status": "tests/stacks/test_pipelines_command.py",
     (
         ".venv/bin/pytest tests/components/local tests/stacks/test_stated_once.py "

@@ -22,7 +22,8 @@ from falaj.workloads.engines import USUAL
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.connections import http
-from falaj.workloads.inference.connections.http import MARK, Answer, Exchange, Head, Heads
+from falaj.workloads.inference.connections.header_names import KNOWN, MARK, REQUEST_ID
+from falaj.workloads.inference.connections.http import Answer, Exchange, Head, Heads
 from falaj.workloads.inference.drift import answers, labels
 from falaj.workloads.inference.drift.counting import Counting
 from falaj.workloads.inference.drift.reference import Reference
@@ -436,6 +437,9 @@ class Service:
     and JSON with snapshots of `Counters` by version. Default of the latter: its own alone.
     """
 
+    wanted = KNOWN
+    """Names of the headers that are kept, in lower case."""
+
     def __init__(
         self,
         settings: Settings,
@@ -531,7 +535,7 @@ class Service:
             or exchange.route is None
             or exchange.route.name != http.INFER
             or self.draining
-            or http.REQUEST_ID in exchange.headers
+            or REQUEST_ID in exchange.headers
             or not exchange.is_plain()
         ):
             return
@@ -771,7 +775,7 @@ class Service:
         """
         body = exchange.content
         row = self.model.row
-        named = exchange.headers.get(http.REQUEST_ID)
+        named = exchange.headers.get(REQUEST_ID)
         if (
             row is not None
             and exchange.header_length is None

@@ -17,7 +17,18 @@ from typing import Any, cast
 
 import orjson
 
-from falaj.workloads.bounds import CHOICES, DRIFT, GRPC, JOBS, SERVICE, SHADOW, Bound
+from falaj.workloads.bounds import (
+    CHOICES,
+    DRIFT,
+    EXPERIMENT,
+    EXPERIMENT_TAKEN,
+    EXPERIMENT_TEXTS,
+    GRPC,
+    JOBS,
+    SERVICE,
+    SHADOW,
+    Bound,
+)
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.files import write_atomic
 from falaj.workloads.inference.errors import InferenceError
@@ -268,6 +279,22 @@ class ShadowSettings:
 
 
 @dataclass(frozen=True)
+class ExperimentSettings:
+    """Which version answers a share of the requests beside the one that serves, and whose."""
+
+    key: str
+    """Name of the header, in lower case, by whose value a request is given to a version."""
+    share: float = EXPERIMENT["share"].usual
+    """Of the values, per cent that the candidate answers."""
+    alias: str = "candidate"
+    """Stands for the version; where nothing was promoted to it, there is no experiment."""
+    name: str | None = None
+    """What the values are drawn by beside themselves; None: the model and the version."""
+    timeout_ms: float = EXPERIMENT["timeout_ms"].usual
+    """Milliseconds that the candidate is waited for, before the version that serves answers."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One service: what it serves, where, and by which rules."""
 
@@ -300,6 +327,8 @@ class Settings:
     """Requests that are answered later; None: none are taken."""
     shadow: ShadowSettings | None = None
     """A version that gets copies of requests, and answers nobody; None: there is none."""
+    experiment: ExperimentSettings | None = None
+    """A version that answers a share of the requests; None: there is none."""
     batching: bool = False
     """Whether requests run together, where measuring the model says that it pays."""
     priorities: bool = False
@@ -424,12 +453,52 @@ def _shadow(section: Section | None) -> ShadowSettings | None:
     return settings
 
 
-def of_shadow(settings: Settings) -> Settings:
-    """Return what of a service's settings holds for its shadow: it runs the model, and no more."""
+_KEY, _NAME = (re.compile(EXPERIMENT_TEXTS[each]) for each in ("key", "name"))
+
+
+def _experiment(section: Section | None) -> ExperimentSettings | None:
+    if section is None:
+        return None
+    known = ExperimentSettings("")
+    key = section.text("key")
+    if not _KEY.fullmatch(key):
+        raise section.error(
+            "key", key, "the name of a header: 1 to 64 letters, digits and hyphens, from a letter "
+            "on"
+        )  # fmt: skip
+    if (lower := key.lower()) in EXPERIMENT_TAKEN:
+        raise section.error(
+            "key", key, "a header that means nothing to the server, such as x-customer"
+        )
+    name = section.values.pop("name", None)
+    if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
+        raise section.error(
+            "name", name, "1 to 63 letters, digits, dots, hyphens and underscores, from a letter "
+            "or digit on"
+        )  # fmt: skip
+    settings = ExperimentSettings(
+        key=lower,
+        share=section.bounded("share", known.share, EXPERIMENT),
+        alias=section.text("alias", known.alias),
+        name=name,
+        timeout_ms=section.bounded("timeout_ms", known.timeout_ms, EXPERIMENT),
+    )
+    section.finish(tuple(ExperimentSettings.__dataclass_fields__))
+    return settings
+
+
+def of_candidate(settings: Settings) -> Settings:
+    """Return what of a service's settings holds for an experiment's candidate: it runs the model
+    as the version that serves does, and no more."""
     return replace(
-        settings, upstream=None, overflow=None, jobs=None, grpc=False, batching=False,
+        settings, upstream=None, overflow=None, jobs=None, grpc=False, experiment=None,
         drift=replace(settings.drift, enabled=False),
     )  # fmt: skip
+
+
+def of_shadow(settings: Settings) -> Settings:
+    """Likewise for its shadow, which runs one copy after the other."""
+    return replace(of_candidate(settings), batching=False)
 
 
 def read(path: Path) -> Settings:
@@ -474,6 +543,7 @@ def parse(path: Path, content: bytes) -> Settings:
         drift=_drift(top.section("drift", {})),
         jobs=_jobs(top.optional("jobs")),
         shadow=_shadow(top.optional("shadow")),
+        experiment=_experiment(top.optional("experiment")),
         batching=top.flag("batching", default=False),
         priorities=top.flag("priorities", default=False),
         logs=top.file("logs"),
@@ -512,9 +582,28 @@ def parse(path: Path, content: bytes) -> Settings:
             f"{path}: shadow.alias: got {settings.alias!r}, which is what is served; allowed is "
             "another alias"
         )
+    if settings.experiment is not None:
+        _check_experiment(path, settings, settings.experiment)
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
     return settings
+
+
+def _check_experiment(path: Path, settings: Settings, experiment: ExperimentSettings) -> None:
+    """Refuse an experiment beside what it can't be with."""
+    for name, given, reason in (
+        ("upstream", settings.upstream, "a runtime beside has the one version"),
+        ("overflow", settings.overflow, "the next tier answers by a version of its own"),
+        ("shadow", settings.shadow, "a server has one version beside the one that serves"),
+    ):
+        if given is not None:
+            raise InferenceError(f"{path}: experiment and {name} don't go together: {reason}; "
+                                 "leave one of them out")  # fmt: skip
+    if experiment.alias == settings.alias:
+        raise InferenceError(
+            f"{path}: experiment.alias: got {settings.alias!r}, which is what is served; allowed "
+            "is another alias"
+        )
 
 
 #: Threads of one session that wait for each other gain little on the small models of the CPU tier,
@@ -633,6 +722,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--shadow-alias", help=f"stands for that version; default: {ShadowSettings.alias}"
     )
+    _add_experiment(command)
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -641,6 +731,31 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--json", action="store_true", help="print it as one JSON object, and write nothing"
     )
+
+
+def _add_experiment(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--experiment-key", metavar="HEADER",
+        help="name of the header by whose value a second version answers a share of the requests, "
+        "once one was promoted to --experiment-alias (default: there is no experiment)",
+    )  # fmt: skip
+    command.add_argument(
+        "--experiment-share",
+        type=float,
+        help=f"of the values, per cent; default: {ExperimentSettings.share:g}",
+    )
+    command.add_argument(
+        "--experiment-alias", help=f"stands for that version; default: {ExperimentSettings.alias}"
+    )
+    command.add_argument(
+        "--experiment-name",
+        help="another name draws other values; default: the model and the version",
+    )
+    command.add_argument(
+        "--experiment-timeout-ms", type=float,
+        help="that it is waited for, before the version that serves answers; default: "
+        f"{ExperimentSettings.timeout_ms:g}",
+    )  # fmt: skip
 
 
 def configure(options: argparse.Namespace) -> bytes:
@@ -736,6 +851,8 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "--shadow-alias is for a shadow, which gets no copies: give --shadow-percent, or "
             "leave it out"
         )
+    if (experiment := _experiment_of_options(options)) is not None:
+        found["experiment"] = experiment
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:
@@ -748,6 +865,24 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "timeout_seconds": options.overflow_timeout_ms / 1000,
         }
     return found
+
+
+def _experiment_of_options(options: argparse.Namespace) -> dict[str, Any] | None:
+    names = ("share", "alias", "name", "timeout_ms")
+    given = {
+        name: value
+        for name in names
+        if (value := getattr(options, f"experiment_{name}")) is not None
+    }
+    if options.experiment_key is not None:
+        return {"key": options.experiment_key, **given}
+    if given:
+        option = next(iter(given)).replace("_", "-")
+        raise InferenceError(
+            f"--experiment-{option} is for an experiment, which there is none of: give "
+            "--experiment-key, or leave it out"
+        )
+    return None
 
 
 def _jobs_of_options(options: argparse.Namespace) -> dict[str, int] | None:

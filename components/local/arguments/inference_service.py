@@ -7,12 +7,21 @@ from falaj.components.specification.arguments import Default, Input
 from falaj.components.specification.described import described
 from falaj.components.specification.drift import ALPHA, WINDOW_ROWS, WINDOW_SECONDS
 from falaj.components.specification.limits import PORT, VERSION
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.workload_bounds import (
+    bound,
+    choice,
+    experiment_key,
+    experiment_name,
+)
 
 KEEP_HOURS: Final = bound("jobs", "keep_hours")
 MOST_JOBS: Final = bound("jobs", "most_jobs")
 MOST_BYTES: Final = bound("jobs", "most_bytes")
 COPIED: Final = bound("shadow", "percent")
+EXPERIMENT_KEY: Final = experiment_key()
+EXPERIMENT_NAME: Final = experiment_name()
+EXPERIMENT_SHARE: Final = bound("experiment", "share")
+EXPERIMENT_TIMEOUT: Final = bound("experiment", "timeout_ms")
 _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _ROWS: Final = bound("service", "max_rows")
@@ -96,6 +105,21 @@ class InferenceServiceArgs(SupervisedArgs):
     """Of the answered requests, how many are copied; with ``shadow`` alone, as the following."""
     shadow_first: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Have a new version be the shadow, where another one serves, until it is promoted."""
+    experiment_key: NotRequired[Annotated[Input[str] | None, EXPERIMENT_KEY]]
+    """Have a second version answer the requests of a share of this header's values, once one was
+    promoted to the alias ``candidate``. Default: there is no experiment."""
+    experiment_share: NotRequired[
+        Annotated[Input[float], EXPERIMENT_SHARE, Default(EXPERIMENT_SHARE.default)]
+    ]
+    """Of the values, how many are the candidate's, in per cent; with ``experimentKey`` alone, as
+    the following."""
+    experiment_name: NotRequired[Annotated[Input[str] | None, EXPERIMENT_NAME]]
+    """Another name draws other values. Default: the model and the candidate's version."""
+    experiment_timeout_ms: NotRequired[
+        Annotated[Input[float], EXPERIMENT_TIMEOUT, Default(EXPERIMENT_TIMEOUT.default)]
+    ]
+    """How long the candidate is waited for, before the version that serves answers, in
+    milliseconds."""
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
     jobs_keep_hours: NotRequired[Annotated[Input[int], KEEP_HOURS, Default(KEEP_HOURS.default)]]

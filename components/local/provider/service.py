@@ -100,6 +100,8 @@ def services(site: Site) -> list[ServiceFiles]:
 ALIAS: Final = "production"
 SHADOW: Final = "shadow"
 """Stands for the version that gets copies of requests."""
+CANDIDATE: Final = "candidate"
+"""Stands for the version that answers a share of the requests, in an experiment."""
 _INFERENCE: Final = "falaj.workloads.inference"
 #: Loading, verifying, decrypting and warming up takes seconds; a busy machine takes longer.
 _SERVED_LIMIT_S: Final = 180.0
@@ -186,7 +188,11 @@ class Rollout:
         while True:
             self.context.stop_if_cancelled("the roll-out")
             state = self.service.read_state()
-            if self._serves(state, wanted, version) and not (before & self._workers()):
+            if (
+                self._serves(state, wanted, version)
+                and not (before & self._workers())
+                and self._has_candidate(state, wanted)
+            ):
                 self.context.say(f"version {version} is served on port {state.get('port')}")
                 return
             self._refuse_failure(state, started)
@@ -205,6 +211,24 @@ class Rollout:
             and state.get("port") == wanted["port"]
             and self.service.master() is not None
         )
+
+    def _has_candidate(self, state: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+        """Whether an experiment's candidate answers, where the registry has one for it.
+
+        Raises:
+            LocalError: it can't answer, with the server's own reason.
+        """
+        candidate = promoted(wanted, CANDIDATE) if "experiment" in wanted else None
+        if candidate is None or candidate == state.get("version"):
+            return True
+        said = mapping(state.get("experiment"))
+        if said.get("version") != candidate:
+            return False
+        if said.get("error"):
+            raise LocalError(
+                f"version {candidate}, the experiment's candidate, can't answer: {said['error']}"
+            )
+        return said.get("state") == "ready"
 
     def _workers(self) -> frozenset[int]:
         """Process ids of the workers that take new connections."""
@@ -278,10 +302,11 @@ class Rollout:
         workloads.run(self.context, workloads.REGISTRY, arguments, what=f"the registry's {verb}")
 
 
-def promoted(config: Mapping[str, Any]) -> int | None:
-    """The version that the alias of a service's model points to; None when there is none."""
+def promoted(config: Mapping[str, Any], name: str = ALIAS) -> int | None:
+    """The version that an alias of a service's model points to, by default the one that is served;
+    None when there is none."""
     path = Path(str(config["registry"])) / str(config["model"]) / "aliases.json"
-    alias = (machine.read_json(path) or {}).get(ALIAS)
+    alias = (machine.read_json(path) or {}).get(name)
     version = mapping(alias).get("version")
     return int(version) if version is not None else None
 
@@ -332,6 +357,14 @@ def configuration(
         }
     if flag(inputs, "shadow"):
         options |= {"shadow-percent": number(inputs, "shadowPercent"), "shadow-alias": SHADOW}
+    if (key := optional(inputs, "experimentKey")) is not None:
+        options |= {
+            "experiment-key": key, "experiment-alias": CANDIDATE,
+            "experiment-share": number(inputs, "experimentShare"),
+            "experiment-timeout-ms": number(inputs, "experimentTimeoutMs"),
+        }  # fmt: skip
+        if (named := optional(inputs, "experimentName")) is not None:
+            options["experiment-name"] = named
     clients = inputs.get("clients")
     granted = mapping(clients)
     # In one word each: a text that starts with a "-" is no option.

@@ -49,8 +49,9 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._reader = Reader(
-            service.limits.max_body_bytes, service.bodies, self._admit, self._proceed
-        )
+            service.limits.max_body_bytes, service.bodies, self._admit, self._proceed,
+            service.wanted,
+        )  # fmt: skip
         self._client = b'""'
         self._certificate: Mapping[str, Any] | None = None
         self._heads: Heads = service.heads(None)

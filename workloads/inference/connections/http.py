@@ -23,6 +23,10 @@ import httptools
 
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.connections import codings
+from falaj.workloads.inference.connections.header_names import (
+    HEADER_LENGTH,
+    KNOWN,
+)
 from falaj.workloads.inference.errors import (
     RequestError,
     body_inflates,
@@ -334,6 +338,8 @@ class Exchange:
     """The head's bytes, where they came in one piece from the start of a message."""
     options: Any = None
     """Of the runtime, for a run that may be told to stop; None: it can't be."""
+    arm: Any = None
+    """Who is to answer it, in an experiment; None: it is in none."""
 
     def expects(self) -> bool:
         """Tell whether the client waits for `100 Continue` before it sends the body.
@@ -478,24 +484,8 @@ _NO_FRAGMENTS = (
     "the request target has a '#', which no form of it may; send %23 where one is meant"
 )
 """RFC 9112, 3.2: a fragment stays with the client."""
-HEADER_LENGTH = "Inference-Header-Content-Length"
 LENGTH_LINE = HEADER_LENGTH.encode() + b": "
 """What the line of an answer begins with that gives it."""
-"""Header of a body with binary tensors: how many of its bytes are JSON."""
-REQUEST_ID = b"x-request-id"
-"""Header that names a request whose body has no id."""
-IDEMPOTENCY_KEY = "Idempotency-Key"
-"""Header by which a request for a job that is sent again is known.
-https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/"""
-MARK = b"falaj-overflowed"
-"""Header of a request that came from another tier: it isn't passed on again."""
-_WANTED = frozenset(
-    {
-        b"authorization", b"content-length", b"content-encoding", b"transfer-encoding", b"expect",
-        b"host", b"inference-header-content-length", REQUEST_ID, MARK,
-        IDEMPOTENCY_KEY.lower().encode(),
-    }
-)  # fmt: skip
 
 
 class Reader:
@@ -507,6 +497,7 @@ class Reader:
         proceed: told of an admitted head and its stated body size in bytes (0: none or
             chunked), before the body is read.
         bodies: what the worker holds.
+        wanted: names of the headers that are kept, in lower case.
     """
 
     def __init__(
@@ -515,6 +506,7 @@ class Reader:
         bodies: Bodies,
         admit: Callable[[Exchange], None],
         proceed: Callable[[Exchange, int], None],
+        wanted: frozenset[bytes] = KNOWN,
     ) -> None:
         self.queue: deque[Exchange] = deque()
         self.at_boundary = True
@@ -525,6 +517,7 @@ class Reader:
         self._bodies = bodies
         self._admit = admit
         self._proceed = proceed
+        self._wanted = wanted
         self._raw_head: bytes | None = None
         self._decoder: codings.Decoder | None = None  # of the body that is being read
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -605,7 +598,7 @@ class Reader:
         if exchange.header_count > MAX_HEADERS or exchange.header_bytes > MAX_HEAD_BYTES:
             return  # refused once the head is there
         name = name.lower()
-        if name in _WANTED:
+        if name in self._wanted:
             value = value.rstrip(b" \t")  # not part of it (RFC 9110, 5.5); before, llhttp skips
             if name == b"content-encoding" and name in exchange.headers:
                 # Lines of it are one list (RFC 9110, 5.3), and no list is taken.

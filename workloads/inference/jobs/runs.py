@@ -22,6 +22,7 @@ import orjson
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.header_names import IDEMPOTENCY_KEY, MARK, REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange, Router
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
 from falaj.workloads.inference.jobs.store import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
@@ -133,7 +134,7 @@ class JobRuns:
         header = {
             "model": service.model.name,
             "header_length": exchange.header_length,
-            "request_id": exchange.headers.get(http.REQUEST_ID, b"").decode("latin-1"),
+            "request_id": exchange.headers.get(REQUEST_ID, b"").decode("latin-1"),
         }
         version = service.model.version if versioned else None
         about = orjson.dumps([service.model.name, version, exchange.header_length])
@@ -307,9 +308,9 @@ class JobRuns:
                 404, f"model '{header['model']}' isn't served any more; served is '{served}'"
             )
         # Another tier takes over what somebody waits for: a job can wait.
-        headers = {http.MARK: b"1"}
+        headers = {MARK: b"1"}
         if header["request_id"]:
-            headers[http.REQUEST_ID] = header["request_id"].encode("latin-1")
+            headers[REQUEST_ID] = header["request_id"].encode("latin-1")
         means, _, subject = owner.partition(":")
         exchange = Exchange(
             headers=headers, content=body, header_length=header["header_length"],
@@ -336,12 +337,12 @@ def _key_of(exchange: Exchange) -> str | None:
     Raises:
         RequestError: 400, it is too long, or isn't of visible ASCII.
     """
-    given = exchange.headers.get(http.IDEMPOTENCY_KEY.lower().encode())
+    given = exchange.headers.get(IDEMPOTENCY_KEY.lower().encode())
     if given is None:
         return None
     if not _KEY.fullmatch(given):
         raise RequestError(
-            400, f"{http.IDEMPOTENCY_KEY} must be 1 to {MAX_KEY_CHARACTERS} visible ASCII "
+            400, f"{IDEMPOTENCY_KEY} must be 1 to {MAX_KEY_CHARACTERS} visible ASCII "
             f"characters without spaces; got {len(given)} bytes"
         )  # fmt: skip
     return given.decode("ascii")

@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 
 from falaj.workloads.documents import is_sequence
-from falaj.workloads.inference.connections.http import HEADER_LENGTH
+from falaj.workloads.inference.connections.header_names import HEADER_LENGTH
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.models.model import RowModel
 from falaj.workloads.inference.protocol.oip import (

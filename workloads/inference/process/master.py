@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,13 +38,16 @@ from falaj.workloads.inference.drift.labels import Memory
 from falaj.workloads.inference.drift.state import KEEP_SECONDS, DriftState
 from falaj.workloads.inference.drift.windows import Drift
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.experiment.standing import Experiment
 from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.store import Jobs, clear
 from falaj.workloads.inference.metrics import Totals
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.process.companion import Companion, Process
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.inference.process.outage import Outage
+from falaj.workloads.inference.process.roles import CANDIDATE, SERVER, SHADOW
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.inference.shadow.standing import Shadow
 from falaj.workloads.registry.alias_list import ALIASES
@@ -71,6 +75,7 @@ class StateFile:
         error: str | None,
         numbers: Mapping[str, int],
         shadow: Mapping[str, Any] | None,
+        experiment: Mapping[str, Any] | None,
     ) -> None:
         """Write the state, unless nothing in it has changed."""
         facts: dict[str, Any] = {
@@ -83,6 +88,7 @@ class StateFile:
             "error": error,
             "aliases_numbers": dict(numbers),
             "shadow": shadow,
+            "experiment": experiment,
         }
         if facts == self._written:
             return
@@ -178,8 +184,12 @@ class WorkerHandle:
         self.engine: str | None = None
         """What runs its model, and why that isn't what the package names; None: not known yet, or
         a runtime beside."""
+        self.signature: Mapping[str, Any] = {}
+        """What its requests and answers are."""
         self.share = 0.0
         """Of its answered requests, that it was told to copy."""
+        self.stands: dict[str, Any] = {}
+        """How it was told that an experiment's candidate is."""
         self._received = received
         self._ended = ended
         self._channel = Channel(self._message, lambda: None)
@@ -194,9 +204,9 @@ class WorkerHandle:
         }  # fmt: skip
 
     async def start(
-        self, listener: socket.socket, path: str, configuration: bytes, *, shadow: bool = False
+        self, listener: socket.socket, path: str, configuration: bytes, role: str = SERVER
     ) -> None:
-        """Start the process and send it its configuration; a shadow runs copies alone."""
+        """Start the process and send it its configuration, and what it is there for."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -216,7 +226,7 @@ class WorkerHandle:
         await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=ours)
         document = {
             "path": path, "settings": configuration.decode(), "version": self.version,
-            "shadow": shadow,
+            "role": role,
         }  # fmt: skip
         self._channel.send(channel.CONFIGURE, orjson.dumps(document))
         self._watch = asyncio.create_task(self._watch_process())
@@ -237,6 +247,7 @@ class WorkerHandle:
         if kind == channel.READY:
             report = orjson.loads(payload)
             self.manifest, self.engine = report["manifest"], report["engine"]
+            self.signature = report["signature"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")
@@ -298,35 +309,44 @@ def _reason(status: int) -> str:
 
 
 POLL_SECONDS = 0.5
-SHADOW_SECONDS = 2.0
-"""After which new counts of the shadow are written into the state."""
+COUNTS_SECONDS = 2.0
+"""After which new counts of a second version are written into the state."""
 QUICK_DEATH_SECONDS = 30.0
 """Workers that end sooner than this after another one are started again ever more slowly."""
 MAX_RESTART_DELAY = 10.0
 ACCEPT_SECONDS = 60.0
 
 
-class ShadowProcess(WorkerHandle):
-    """The process of a shadow: a worker that is never told to accept."""
+class CompanionProcess(WorkerHandle):
+    """The process of a second version: a worker that is never told to accept."""
 
     def __init__(
-        self, of: Settings, version: int, shadow: Shadow, listener: socket.socket, path: Path
+        self,
+        of: Settings,
+        version: int,
+        companion: Companion,
+        *,
+        role: str,
+        listener: socket.socket,
+        path: Path,
+        over: Callable[[int], None],
     ) -> None:
-        super().__init__(of.model, version, self._heard, lambda _: shadow.ended(self))
+        super().__init__(
+            of.model, version, lambda _, kind, payload: companion.heard(self, kind, payload),
+            lambda _: self._over(companion, over),
+        )  # fmt: skip
         self._of = of
-        self._shadow = shadow
+        self._role = role
         self._listener = listener
         self._path = path
 
-    def _heard(self, worker: WorkerHandle, kind: int, payload: bytes) -> None:
-        del worker
-        # Its counts aren't the service's.
-        if kind == channel.SHADOW_DONE:
-            self._shadow.done(self, payload)
+    def _over(self, companion: Companion, over: Callable[[int], None]) -> None:
+        over(self.pid)
+        companion.ended(self)
 
     async def begin(self) -> bool:
         """Start it, and tell whether it became ready."""
-        await self.start(self._listener, str(self._path), self._of.content, shadow=True)
+        await self.start(self._listener, str(self._path), self._of.content, self._role)
         return await self.reach("ready", seconds=self._of.limits.load_seconds)
 
 
@@ -339,6 +359,8 @@ class Generation:
     wish: tuple[object, ...]
     listener: socket.socket
     workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
+    signature: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What their requests and answers are."""
 
 
 class Master:
@@ -359,9 +381,12 @@ class Master:
         self._jobs: JobQueue | None = None
         self._jobs_of: tuple[Path, Path] | None = None
         """Folder and key ring of `_jobs`."""
-        self._shadow = Shadow(self._shadow_process, self._spawn, self._event)
-        self._shadow_written = 0.0
-        self._shadow_facts: dict[str, Any] | None = None
+        self._shadow = Shadow(partial(self._companion, SHADOW), self._spawn, self._event)
+        self._experiment = Experiment(
+            partial(self._companion, CANDIDATE), self._spawn, self._event
+        )
+        self._experiment.counted = self._candidate_counted
+        self._seldom = {word: Seldom() for word in (SHADOW, CANDIDATE)}
         self._logs: Logs | None = None
         self._current: Generation | None = None
         self._draining: list[WorkerHandle] = []
@@ -373,7 +398,7 @@ class Master:
         self._status = "starting"
         self._before = _last_state(self.settings.state)
         self._pointer = Pointer(self._before.get("aliases_numbers"))
-        self._shadow_pointer = Pointer(None)
+        self._second_pointer = Pointer(None)
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -409,7 +434,7 @@ class Master:
             self._wake.clear()
             if not self._leaving:
                 await self._follow()
-                self._follow_shadow()
+                self._follow_second()
                 if time.monotonic() - self._drift_kept > KEEP_SECONDS:
                     await self._keep_drift()
         await self._stop()
@@ -449,6 +474,7 @@ class Master:
     async def _stop(self) -> None:
         self._status = "draining"
         self._shadow.close()
+        self._experiment.close()
         self._end_outage()
         self._write_state()
         current = self._current
@@ -569,6 +595,7 @@ class Master:
                 problems = [str(error)]
             else:
                 generation.workers = workers
+                generation.signature = workers[0].signature
         self._starting = []
         if generation.workers and not self._leaving:
             return None
@@ -668,7 +695,7 @@ class Master:
                 state.forget()
 
     def _more_metrics(self) -> Iterator[Metric]:
-        for each in (self._drift, self._jobs, self._shadow):
+        for each in (self._drift, self._jobs, self._shadow, self._experiment):
             if each is not None:
                 yield from each.metrics()
 
@@ -685,27 +712,44 @@ class Master:
             *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
         )
 
-    # -- shadow ------------------------------------------------------------------------------
+    # -- a second version --------------------------------------------------------------------
 
-    def _shadow_process(self, of: Settings, version: int, shadow: Shadow) -> ShadowProcess:
-        assert self._current is not None  # noqa: S101 - a shadow is beside what serves
-        return ShadowProcess(of, version, shadow, self._current.listener, self.path)
+    def _companion(
+        self, role: str, of: Settings, version: int, companion: Companion
+    ) -> CompanionProcess:
+        assert self._current is not None  # noqa: S101 - it is beside what serves
+        listener = self._current.listener
+        return CompanionProcess(
+            of, version, companion, role=role, listener=listener, path=self.path,
+            over=self._totals.ended,
+        )  # fmt: skip
 
-    def _follow_shadow(self) -> None:
-        """Have the shadow that the settings and its alias ask for, and what it needs copied."""
+    def _candidate_counted(self, process: Process, payload: bytes) -> None:
+        """Count what a candidate answered as of its version."""
+        assert isinstance(process, CompanionProcess)  # noqa: S101 - made by _companion
+        self._totals.update(process.pid, process.version, orjson.loads(payload), process.model)
+
+    def _follow_second(self) -> None:
+        """Have the second version that the settings and its alias ask for, and tell workers."""
         current = self._current
         if current is None:
             return
-        version = None
-        if current.settings.shadow is not None:
-            alias = current.settings.shadow.alias
-            version = self._shadow_pointer.optional(current.settings, alias)
-        self._shadow.follow(current.settings, current.version, version)
-        share = self._shadow.share
+        version, asked = None, current.settings.shadow or current.settings.experiment
+        if asked is not None:
+            version = self._second_pointer.optional(current.settings, asked.alias)
+        self._experiment.signature = current.signature
+        for each in (self._shadow, self._experiment):
+            each.follow(current.settings, current.version, version)
+        share, stands = self._shadow.share, self._experiment.stands
         for worker in current.workers:
-            if worker.share != share and worker.state == "serving":
+            if worker.state != "serving":
+                continue
+            if worker.share != share:
                 worker.share = share
                 worker.tell(channel.SHADOW_SHARE, orjson.dumps(share))
+            if worker.stands != stands:
+                worker.stands = stands
+                worker.tell(channel.EXPERIMENT_STANDS, orjson.dumps(stands))
         self._write_state()
 
     # -- workers -----------------------------------------------------------------------------
@@ -732,6 +776,10 @@ class Master:
             self._shadow.take(worker.model, worker.version, payload)
         elif kind == channel.SHADOW_MISSED:
             self._shadow.missed(worker.model, worker.version, int(orjson.loads(payload)))
+        elif kind == channel.EXPERIMENT_ASK:
+            self._experiment.take(worker, payload)
+        elif kind == channel.EXPERIMENT_COUNTED:
+            self._experiment.told(worker.model, worker.version, payload)
         elif kind == channel.JOB_REQUEST and self._jobs is not None:
             self._jobs.asked(worker, payload)
         elif kind == channel.JOB_ENDED and self._jobs is not None:
@@ -822,21 +870,30 @@ class Master:
             workers=[worker.facts() for worker in workers],
             error=self._broken or self._refused,
             numbers=self._pointer.numbers,
-            shadow=self._shadow_now(),
+            shadow=self._seldom[SHADOW].of(self._shadow.facts()),
+            experiment=self._seldom[CANDIDATE].of(self._experiment.facts()),
         )
 
-    def _shadow_now(self) -> dict[str, Any] | None:
-        """What is true of the shadow; its counts no more often than a disk should be written."""
-        facts, before, now = self._shadow.facts(), self._shadow_facts, time.monotonic()
+
+class Seldom:
+    """What is true of a second version; its counts no more often than a disk should be written."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Any] | None = None
+        self._written = 0.0
+
+    def of(self, facts: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return what is to be written: facts, or those from before where only counts differ."""
+        before, now = self._told, time.monotonic()
         steady = ("version", "state", "error", "pid")
         if (
             facts is not None
             and before is not None
             and all(facts[each] == before[each] for each in steady)
-            and now - self._shadow_written < SHADOW_SECONDS
+            and now - self._written < COUNTS_SECONDS
         ):
             return before
-        self._shadow_facts, self._shadow_written = facts, now
+        self._told, self._written = facts, now
         return facts
 
 

@@ -35,6 +35,8 @@ from falaj.workloads.inference.drift import reference
 from falaj.workloads.inference.drift.counting import Counting
 from falaj.workloads.inference.drift.labels import Sender
 from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
+from falaj.workloads.inference.experiment.runs import CandidateRuns
+from falaj.workloads.inference.experiment.service import ExperimentService
 from falaj.workloads.inference.jobs.runs import JobRuns
 from falaj.workloads.inference.jobs.store import Bodies
 from falaj.workloads.inference.language import generation as language
@@ -51,6 +53,7 @@ from falaj.workloads.inference.models.remote import (
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.process.confinement import die_with_parent, forbid_dumps
+from falaj.workloads.inference.process.roles import CANDIDATE, SHADOW
 from falaj.workloads.inference.rpc.front import Front
 from falaj.workloads.inference.service import Service, Watched
 from falaj.workloads.inference.settings import Settings
@@ -187,6 +190,8 @@ class Worker:
         self._service: Service | None = None
         self._jobs: JobRuns | None = None
         self._shadow: ShadowRuns | None = None
+        self._candidate: CandidateRuns | None = None
+        self._signature: dict[str, Any] = {}
         self._accepting: Listener | None = None
         # Questions to the master, by number.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -222,7 +227,10 @@ class Worker:
         # are still answered; while loading, nothing listens to it.
         die_with_parent(0)
         engine = str(service.model.engine) if isinstance(service.model, Model) else None
-        ready = {"pid": os.getpid(), "manifest": self._manifest, "engine": engine}
+        ready = {
+            "pid": os.getpid(), "manifest": self._manifest, "engine": engine,
+            "signature": self._signature,
+        }  # fmt: skip
         self._channel.send(channel.READY, orjson.dumps(ready))
         timers = [
             asyncio.ensure_future(_every(FLUSH_SECONDS, self._flush)),
@@ -263,11 +271,14 @@ class Worker:
     def _load(self, payload: bytes) -> ServerContext:
         document = orjson.loads(payload)
         path = Path(document["path"])
-        is_shadow = bool(document["shadow"])
+        role = str(document["role"])
+        is_shadow = role == SHADOW
         configuration = settings.parse(path, str(document["settings"]).encode())
         if is_shadow:
             os.nice(NICENESS)
             configuration = settings.of_shadow(configuration)
+        elif role == CANDIDATE:
+            configuration = settings.of_candidate(configuration)
         version = int(document["version"])
         keyring = KeyRing.open(configuration.keyring)
         package = Store(configuration.registry).load(
@@ -280,12 +291,21 @@ class Worker:
                 f"version {version} of {configuration.model} is a language model, whose texts "
                 "aren't compared: it can't be a shadow"
             )
+        if backends.language is not None and (role == CANDIDATE or configuration.experiment):
+            raise InferenceError(
+                f"version {version} of {configuration.model} is a language model, whose texts an "
+                "experiment doesn't give to versions: leave experiment out of the settings"
+            )
+        self._signature = {
+            **backends.model.schema.metadata(), "classes": package.manifest.get("classes"),
+        }  # fmt: skip
         plan = None
         if configuration.batching and isinstance(backends.model, Model):
             plan = batching.plan(backends.model)
             print(f"batching is {plan.reason}", file=sys.stderr, flush=True)
         threads = runs_at_once(configuration)
-        self._service = Service(
+        kind = Service if configuration.experiment is None else ExperimentService
+        self._service = kind(
             configuration,
             model=backends.model,
             authenticator=Authenticator(configuration.auth),
@@ -307,6 +327,16 @@ class Worker:
                 ask=self._ask, tell=self._channel.send, counted=self._send_counters,
             )  # fmt: skip
             self._service.jobs = self._jobs.answer
+        if isinstance(self._service, ExperimentService) and configuration.experiment is not None:
+            self._service.begin(
+                configuration.experiment,
+                lambda payload, seconds: self._ask(
+                    channel.EXPERIMENT_ASK, payload, seconds=seconds
+                ),
+                lambda counted: self._channel.send(channel.EXPERIMENT_COUNTED, counted),
+            )
+        if role == CANDIDATE:
+            self._candidate = CandidateRuns(self._service, self._channel.send)
         if is_shadow:
             self._shadow = ShadowRuns(
                 self._service, ThreadPoolExecutor(1, "shadow"), package.manifest,
@@ -347,6 +377,12 @@ class Worker:
             self._jobs.stop(payload)
         elif kind == channel.SHADOW_RUN and self._shadow is not None:
             self._shadow.take(payload)
+        elif kind == channel.EXPERIMENT_RUN and self._candidate is not None:
+            self._candidate.take(payload)
+        elif kind == channel.EXPERIMENT_STANDS:
+            if isinstance(self._service, ExperimentService):
+                found = orjson.loads(payload)
+                self._service.stands(found["version"], ready=found["ready"])
         elif kind == channel.SHADOW_SHARE:
             self._share(float(orjson.loads(payload)))
         else:
@@ -393,6 +429,7 @@ class Worker:
     async def _ask(
         self, kind: int, payload: bytes,
         refusal: str = "the server is too busy to answer now; try again",
+        *, seconds: float = ANSWER_SECONDS,
     ) -> bytes:  # fmt: skip
         self._questions += 1
         number = self._questions
@@ -400,7 +437,7 @@ class Worker:
         self._asked[number] = future
         self._channel.send(kind, number.to_bytes(8, "little") + payload)
         try:
-            return await asyncio.wait_for(future, ANSWER_SECONDS)
+            return await asyncio.wait_for(future, seconds)
         except TimeoutError as error:
             raise RequestError(503, refusal, headers=(retry_after(1),)) from error
         finally:
@@ -435,6 +472,8 @@ class Worker:
             service.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
         if service.copies is not None:
             self._tell_missed(service.copies)
+        if isinstance(service, ExperimentService):
+            service.tell_counts()
         if service.lines or service.denials:
             self._send_lines(service)
         # Connections that end, for one, leave no lines.
@@ -456,6 +495,8 @@ class Worker:
                 for (client, reason, status), count in denials.items()
             ],
         }
+        if isinstance(service, ExperimentService) and service.answered:
+            header["candidate"], service.answered = service.answered, {}
         if self._channel.backlog > LOG_BACKLOG_BYTES:
             self._dropped_lines += len(lines)
             lines = []

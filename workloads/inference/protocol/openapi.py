@@ -14,6 +14,7 @@ import numpy as np
 
 from falaj.workloads.chat import ROLES
 from falaj.workloads.inference.connections import codings, http
+from falaj.workloads.inference.connections.header_names import HEADER_LENGTH, IDEMPOTENCY_KEY
 from falaj.workloads.inference.drift import labels
 from falaj.workloads.inference.errors import OPENAI
 from falaj.workloads.inference.jobs import store as jobs
@@ -179,7 +180,7 @@ _OF_ERRORS: Final[Document] = {
     "Accept-Encoding": _said(_NAME, "With 415: how a body may be compressed."),
 }
 _OF_TENSORS: Final[Document] = {
-    http.HEADER_LENGTH: _said(_COUNT, _LENGTH_MEANS),
+    HEADER_LENGTH: _said(_COUNT, _LENGTH_MEANS),
     "Falaj-Served-By": _said(_NAME, "The tier that answered, where it was another one."),
 }
 _OF_ACCEPTED: Final[Document] = {
@@ -204,11 +205,11 @@ def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
     ]  # fmt: skip
     if route.name in _WITH_TENSORS:
         found += [
-            _header(http.HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
+            _header(HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
             _header("X-Request-Id", _NAME, "The name of a request without an id."),
         ]
     if route.name == http.JOBS:
-        found.append(_header(http.IDEMPOTENCY_KEY, _KEY, _KEY_MEANS))
+        found.append(_header(IDEMPOTENCY_KEY, _KEY, _KEY_MEANS))
     return found
 
 
@@ -252,7 +253,7 @@ def _words(schema: Schema, most_tokens: int) -> Mapping[str, _Words]:
         ),
         http.JOB_RESULT: _Words(
             "What a job has answered.", _ref("InferAnswer"),
-            headers={http.HEADER_LENGTH: _OF_TENSORS[http.HEADER_LENGTH]},
+            headers={HEADER_LENGTH: _OF_TENSORS[HEADER_LENGTH]},
         ),
         http.METRICS: _Words("Metrics for Prometheus.", _NAME, kind=_TEXT),
         http.DRIFT: _Words("Whether requests and answers have drifted.", _ANY_OBJECT),

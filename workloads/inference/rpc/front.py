@@ -27,6 +27,7 @@ from falaj.workloads.bounds import GRPC
 from falaj.workloads.files import make_private_folder
 from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.connection import BODY_BYTES_PER_SECOND
+from falaj.workloads.inference.connections.header_names import IDEMPOTENCY_KEY, REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import FAULT, RequestError, body_too_large, retry_of
 from falaj.workloads.inference.models.batching import Member
@@ -286,9 +287,9 @@ class Front:
         token: str | None = head["token"]
         headers: dict[bytes, bytes] = {} if token is None else {b"authorization": token.encode()}
         if head["named"] is not None:
-            headers[http.REQUEST_ID] = head["named"].encode()
+            headers[REQUEST_ID] = head["named"].encode()
         if head["key"] is not None:
-            headers[http.IDEMPOTENCY_KEY.lower().encode()] = head["key"].encode()
+            headers[IDEMPOTENCY_KEY.lower().encode()] = head["key"].encode()
         exchange = Exchange(
             method=b"POST",
             headers=headers,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 from prometheus_client.core import (
@@ -18,14 +17,12 @@ from prometheus_client.core import (
 
 from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
 from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.process.companion import Companion, Make, Process
 from falaj.workloads.inference.settings import Settings
 
 MOST_WAITING: Final = 64
 """Copies that the shadow's process may have before further ones are dropped."""
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
-STALL_SECONDS: Final = 60.0
-"""After which a process that has ended none of its copies is ended itself."""
-_MOST_PAUSE: Final = 60.0
 _MOST_OUTPUTS: Final = 50
 """That have series of their own."""
 OUTCOMES: Final = ("compared", "failed", "refused", "unlike", "dropped")
@@ -33,38 +30,10 @@ OUTCOMES: Final = ("compared", "failed", "refused", "unlike", "dropped")
 answers can't be compared; there was no room."""
 
 
-class Process(Protocol):
-    """A worker that accepts nothing."""
+class Shadow(Companion):
+    """The version that gets copies of requests."""
 
-    state: str
-    error: str | None
-    pid: int
-    engine: str | None
-
-    async def begin(self) -> bool:
-        """Start it, and tell whether it became ready."""
-        ...
-
-    def tell(self, kind: int, payload: bytes) -> None:
-        """Send it a message."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-
-Make = Callable[[Settings, int, "Shadow"], Process]
-
-
-class Shadow:
-    """The version that gets copies of requests.
-
-    Args:
-        make: makes a process of settings and a version, whose messages and end come to `done` and
-            `ended`.
-        spawn: runs a coroutine beside.
-        event: writes a line of the audit log.
-        clock: seconds that only grow.
-    """
+    word = "shadow"
 
     def __init__(
         self,
@@ -73,121 +42,35 @@ class Shadow:
         event: Callable[..., None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._make = make
-        self._spawn = spawn
-        self._event = event
-        self._clock = clock
-        self._settings: Settings | None = None
-        self._pair: tuple[str, int, int] | None = None
-        """The model, the version that serves, and the shadow's."""
-        self._process: Process | None = None
-        self._was_ready = False
-        self._error: str | None = None
-        self._again = 0.0
-        self._pause = 1.0
+        super().__init__(make, spawn, event, clock)
         self._given: deque[int] = deque()
-        self._moved = 0.0
         self._why: dict[str, str] = {}
         self._counts: dict[str, Any] = {}
-        self._began = 0.0
 
-    # -- which ------------------------------------------------------------------------------
+    def is_wanted(self, settings: Settings) -> bool:
+        """Tell whether a service's settings ask for copies."""
+        return settings.shadow is not None
 
-    def follow(self, settings: Settings, served: int, version: int | None) -> None:
-        """Look at what is to be the shadow; call it regularly.
-
-        Args:
-            settings: of the service.
-            served: the version that serves.
-            version: the one that is to get copies; None, or the one that serves: none is.
-        """
-        wanted = settings if settings.shadow is not None else None
-        pair = None
-        if wanted is not None and version is not None and version != served:
-            pair = (settings.model, served, version)
-        now = self._clock()
-        if pair != self._pair:
-            self._change(pair)
-        changed = self._settings is not None and self._settings.digest != settings.digest
-        if self._process is not None and changed:
-            # Its limits may be others.
-            self._end()
-        self._settings = settings
-        if self._process is not None and self._given and now - self._moved > STALL_SECONDS:
-            self._error = (
-                f"it ended none of its copies for {STALL_SECONDS:.0f} s, and is started anew"
-            )
-            self._count("failed", self._error)
-            self._end()
-            self._wait(now)
-        if pair is not None and self._process is None and now >= self._again:
-            self._process, self._was_ready = self._make(settings, pair[2], self), False
-            self._spawn(self._start(self._process))
-
-    def _change(self, pair: tuple[str, int, int] | None) -> None:
-        self._end()
-        if self._pair is not None:
-            self._event(
-                "shadow.ended", version=self._pair[2], served=self._pair[1], **self._figures()
-            )
-        self._pair, self._error, self._again, self._pause = pair, None, 0.0, 1.0
-        self._counts, self._why = {}, {}
-        self._began = time.time()
-        if pair is not None:
-            self._event("shadow.begun", version=pair[2], served=pair[1])
-
-    async def _start(self, process: Process) -> None:
-        ready = await process.begin()
-        if process is not self._process:
-            process.kill()
-            return
-        if ready:
-            self._was_ready, self._error = True, None
-            return
-        problem = process.error or "it could not be started"
-        if problem != self._error:
-            version = self._pair[2] if self._pair is not None else None
-            print(f"error: the shadow: {problem}; trying again", file=sys.stderr, flush=True)
-            self._event("shadow.refused", version=version, reason=problem)
-        self._error = problem
-        self._end()
-        self._wait(self._clock())
-
-    def _wait(self, now: float) -> None:
-        self._again = now + self._pause
-        self._pause = min(_MOST_PAUSE, 2 * self._pause)
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        self._count("dropped", None, len(self._given))
-        self._given.clear()
-        if process is not None:
-            process.kill()
-
-    def close(self) -> None:
-        """End it."""
-        if self._pair is not None:
-            self._change(None)
-
-    def ended(self, process: Process) -> None:
-        """Take note that a process ended; of one that wasn't asked to, a copy may be to blame."""
-        if process is not self._process or not self._was_ready:
-            return
-        self._process, self._error = None, "its process ended unasked, and is started anew"
-        if self._given:
-            self._given.popleft()
-            self._count("failed", self._error)
-        self._count("dropped", None, len(self._given))
-        self._given.clear()
-        self._event("shadow.process_ended", version=self._pair[2] if self._pair else None)
-        self._wait(self._clock())
-
-    # -- copies ------------------------------------------------------------------------------
+    def heard(self, process: Process, kind: int, payload: bytes) -> None:
+        """Take what a copy came to; what its process counts otherwise isn't the service's."""
+        if kind == channel.SHADOW_DONE:
+            self.done(process, payload)
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it takes copies."""
-        return self._process is not None and self._process.state == "ready"
+    def _is_waited_for(self) -> bool:
+        return bool(self._given)
+
+    def _lost(self, why: str | None) -> None:
+        if why is not None and self._given:
+            self._given.popleft()
+            self._count("failed", why)
+        self._count("dropped", None, len(self._given))
+        self._given.clear()
+
+    def _forget(self) -> None:
+        self._counts, self._why = {}, {}
+
+    # -- copies ------------------------------------------------------------------------------
 
     @property
     def share(self) -> float:
@@ -205,8 +88,7 @@ class Shadow:
         if process is None or process.state != "ready" or not self._fits(len(copy)):
             self._count("dropped")
             return
-        if not self._given:
-            self._moved = self._clock()
+        self._begin_waiting()
         self._given.append(len(copy))
         process.tell(channel.SHADOW_RUN, copy)
 
@@ -224,9 +106,7 @@ class Shadow:
         if process is not self._process or not self._given:
             return
         self._given.popleft()
-        self._moved = self._clock()
-        # It works.
-        self._pause = 1.0
+        self._ended_one()
         found = orjson.loads(payload)
         why = found.pop("why", None)
         (outcome,) = found["requests"]
@@ -271,20 +151,12 @@ class Shadow:
         """Return what is true of it, as `state.json` has it; None where there is none."""
         if self._pair is None or self._settings is None or self._settings.shadow is None:
             return None
-        process = self._process
         return {
-            "version": self._pair[2],
-            "state": "failed" if process is None and self._error else (
-                "ready" if self.is_ready else "starting"
-            ),
+            **self._standing(),
             "percent": self._settings.shadow.percent,
-            "since": self._began,
-            "pid": process.pid if process is not None else None,
-            "engine": process.engine if process is not None else None,
-            "error": self._error,
             **self._figures(),
             "why": dict(self._why),
-        }  # fmt: skip
+        }
 
     def metrics(self) -> Iterable[Metric]:
         """Yield the families of Prometheus; none without a shadow."""

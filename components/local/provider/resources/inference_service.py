@@ -43,7 +43,8 @@ class InferenceServiceHandler(Handler):
     }
 
     def check(self, given: Values, old: Values) -> Values:
-        """What is for jobs or a shadow needs them; where gRPC is answered, bodies are smaller."""
+        """What is for jobs, a shadow or an experiment needs them, of which there is one beside
+        what serves; where gRPC is answered, bodies are smaller."""
         checked = super().check(given, old)
         refused: list[InvalidInput] = []
         if checked["jobs"] is False:
@@ -60,6 +61,18 @@ class InferenceServiceHandler(Handler):
                 for key in ("shadowPercent", "shadowFirst")
                 if given.get(key) not in (None, False)
             ]
+        if checked.get("experimentKey") is None:
+            reason = "but there is no experiment; give experimentKey, or leave it out"
+            refused += [
+                InvalidInput(key, f"given {given[key]!r}, {reason}")
+                for key in ("experimentShare", "experimentName", "experimentTimeoutMs")
+                if given.get(key) is not None
+            ]
+        elif checked["shadow"] is True:
+            reason = "but a server has one version beside the one that serves; leave out shadow"
+            refused.append(
+                InvalidInput("experimentKey", f"given {given['experimentKey']!r}, {reason}")
+            )
         body, most = checked.get("maxBodyBytes"), bound("grpc", "max_body_bytes")
         if checked.get("grpc") is True and isinstance(body, int | float) and body > most.high:
             allowed = f"a whole number {most.description} where grpc is true, as it is by default"

@@ -1,0 +1,225 @@
+"""An experiment beside a running server: who answers, what is counted, and what nobody notices."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPSConnection
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from falaj.workloads.inference.experiment.arms import arm_of
+from falaj.workloads.inference.process import logs
+from tests.workloads.inference import models
+from tests.workloads.inference.serving import Server, Site, call, row
+
+INFER = "/v2/models/mlp/infer"
+NAME, SHARE = "prices", 40
+
+
+def turned(content: bytes) -> bytes:
+    """The same network with the signs of its numbers exchanged."""
+    model = onnx.load_from_string(content)
+    for each in model.graph.initializer:
+        each.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(each), each.name))
+    return model.SerializeToString()
+
+
+@pytest.fixture
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    site = Site(tmp_path_factory.mktemp("experiment") / "site")
+    site.write(experiment={"key": "X-Customer", "share": SHARE, "name": NAME})
+    site.publish(models.mlp())
+    site.publish(turned(models.mlp()), promote=False, run="turned")
+    server = Server(site)
+    try:
+        yield server.serving(1)
+        assert "Traceback" not in server.errors.read_text()
+    finally:
+        server.kill()
+
+
+def experiment(server: Server, condition: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    def holds(state: dict[str, Any]) -> Any:
+        return state.get("experiment") is not None and condition(state["experiment"])
+
+    return server.wait(holds, "the experiment isn't so")["experiment"]
+
+
+def begun(server: Server) -> dict[str, Any]:
+    """Have version 2 be the candidate, and wait until the workers know."""
+    server.site.store.promote("mlp", 2, "candidate")
+    found = experiment(server, lambda each: each["state"] == "ready")
+    connection, token = server.connect(), server.site.token()
+    deadline = time.monotonic() + 30
+    while asked(connection, token, arm="candidate")[1] != "2":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def asked(
+    connection: HTTPSConnection, token: str, customer: str | None = None, arm: str | None = None
+) -> tuple[int, str]:
+    headers = {} if customer is None else {"X-Customer": customer}
+    headers |= {} if arm is None else {"Falaj-Arm": arm}
+    status, answer = call(connection, "POST", INFER, token=token, body=row(), headers=headers)
+    return status, answer.get("model_version", answer.get("error"))
+
+
+def test_a_customer_always_meets_the_same_version(served: Server) -> None:
+    site = served.site
+    connection, token = served.connect(), site.token()
+    # Without a candidate nobody is in an experiment.
+    assert asked(connection, token, "a") == (200, "1")
+    assert served.state()["experiment"] is None
+    begun(served)
+    customers = [f"customer {number}" for number in range(40)]
+    for _ in range(2):
+        for each in customers:
+            wanted = "2" if arm_of(NAME, each.encode(), SHARE / 100) == "candidate" else "1"
+            assert asked(connection, token, each) == (200, wanted)
+    # Without a key, or with an empty one, it is the version that serves.
+    for other in (None, "", "  "):
+        assert asked(connection, token, other) == (200, "1")
+    # A tester chooses.
+    assert asked(connection, token, customers[0], "live") == (200, "1")
+    assert asked(connection, token, None, "candidate") == (200, "2")
+    status, why = asked(connection, token, None, "both")
+    assert status == 400
+    assert "must be live or candidate" in why
+    named = "/v2/models/mlp/versions/1/infer"
+    chosen = next(c for c in customers if arm_of(NAME, c.encode(), SHARE / 100) == "candidate")
+    headers = {"X-Customer": chosen}
+    status, answer = call(connection, "POST", named, token=token, body=row(), headers=headers)
+    assert (status, answer["model_version"]) == (200, "1")
+    # Binary answers are the candidate's too.
+    binary = row(parameters={"binary_data_output": True})
+    status, content = call(connection, "POST", INFER, token=token, body=binary, headers=headers)
+    assert status == 200
+    assert b'"model_version":"2"' in content
+
+    expected = {"live": 0, "candidate": 1}
+    for each in customers:
+        expected[arm_of(NAME, each.encode(), SHARE / 100)] += 2
+    found = experiment(
+        served,
+        lambda e: {arm: e["arms"][arm]["requests"] for arm in e["arms"]} == expected,
+    )
+    assert found["fallbacks"] == dict.fromkeys(found["fallbacks"], 0)
+    assert found["outside"] >= 4
+    assert found["arms"]["candidate"]["mean_seconds"] > 0
+    text = call(connection, "GET", "/metrics", token=site.token("observe"))[1].decode()
+    of = 'arm="candidate",model="mlp",version="2"'
+    assert f"falaj_experiment_requests_total{{{of}}} {expected['candidate']}.0" in text
+    assert f"falaj_experiment_request_duration_seconds_count{{{of}}}" in text
+    assert 'falaj_inference_rows_total{model="mlp",version="2"}' in text
+
+    # The candidate that is promoted serves, and the experiment is over.
+    site.store.promote("mlp", 2)
+    served.serving(2)
+    served.wait(lambda state: state["experiment"] is None, "there is an experiment still")
+    connection = served.connect()
+    assert {asked(connection, token, each) for each in customers[:5]} == {(200, "2")}
+    assert served.stop() == 0
+    assert logs.verify(site.logs)["access_lines"] >= 80
+    lines = [json.loads(line) for line in (site.logs / "access.jsonl").read_text().splitlines()]
+    assert sum(line.get("version") == 2 for line in lines) >= expected["candidate"]
+    records = [json.loads(line) for line in (site.logs / "audit.jsonl").read_text().splitlines()]
+    named_by = sum(each.get("candidate", {}).get("tester", 0) for each in records)
+    assert named_by >= expected["candidate"]
+    events = [each["event"] for each in records if each["event"].startswith("experiment.")]
+    assert events == ["experiment.begun", "experiment.ended"]
+
+
+def test_a_candidate_that_dies_costs_nobody_an_answer(served: Server) -> None:
+    connection, token = served.connect(), served.site.token()
+    first = begun(served)
+    os.kill(first["pid"], signal.SIGSTOP)
+    started = time.monotonic()
+    assert asked(connection, token, None, "candidate") == (200, "1")
+    assert time.monotonic() - started >= 1
+    os.kill(first["pid"], signal.SIGKILL)
+    for _ in range(20):
+        status, version = asked(connection, token, None, "candidate")
+        assert (status, version in "12") == (200, True)
+    experiment(served, lambda e: e["state"] == "ready" and e["pid"] != first["pid"])
+    found = experiment(served, lambda e: e["fallbacks"]["slow"] and e["fallbacks"]["away"])
+    assert found["arms"]["candidate"]["errors"] == 0
+    served.site.store.withdraw("mlp", "candidate")
+    served.wait(lambda state: state["experiment"] is None, "there is an experiment still")
+    assert asked(connection, token, None, "candidate") == (200, "1")
+
+
+def test_hostile_keys_harm_nobody(served: Server) -> None:
+    begun(served)
+    token = served.site.token()
+    body = json.dumps(row()).encode()
+    for lines, status in (
+        (b"X-Customer: \xff\xfe\x01\r\n", (200, 400)),
+        (b"X-Customer: " + b"a" * 15_000 + b"\r\n", (200,)),
+        (b"X-Customer: " + b"a" * 17_000 + b"\r\n", (431,)),
+        (b"X-Customer: a\r\nx-customer: b\r\n", (400,)),
+        (b"X-Customer: a\r\nX-Customer: a\r\n", (400,)),
+        (b"X-Customer: a\r\n b\r\n", (400,)),
+        (b"X-Customer:\r\n", (200,)),
+        (b"X-Customer: ../../etc/passwd%00\"'<script>\r\n", (200,)),
+        (b"Falaj-Arm: candidate\r\nFalaj-Arm: live\r\n", (400,)),
+        (b"Falaj-Arm: \r\n", (400,)),
+    ):
+        connection = served.connect()
+        connection.connect()
+        connection.sock.sendall(
+            b"POST %b HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n%b"
+            b"Content-Length: %d\r\n\r\n%b"
+            % (INFER.encode(), token.encode(), lines, len(body), body)
+        )
+        answer = connection.sock.recv(65_536)
+        assert int(answer.split()[1]) in status, (lines[:60], answer[:200])
+        connection.close()
+    # Nobody is given to a version who may not ask.
+    connection = served.connect()
+    assert asked(connection, "none", "a")[0] == 401
+    assert asked(connection, served.site.token("observe"), "a", "candidate")[0] == 403
+
+
+def test_a_candidate_with_another_signature_is_refused(tmp_path_factory: Any) -> None:
+    site = Site(tmp_path_factory.mktemp("experiment") / "site")
+    site.write(experiment={"key": "x-customer"})
+    site.publish(models.mlp())
+    assert site.publish(models.table(), promote=False) == 2
+    server = Server(site)
+    try:
+        server.serving(1)
+        site.store.promote("mlp", 2, "candidate")
+        found = experiment(server, lambda each: each["error"])
+        assert found["state"] == "failed"
+        assert "another signature" in found["error"]
+        assert "the input 'input' is missing in place of FP32 [-1, 64]" in found["error"]
+        connection, token = server.connect(), site.token()
+        for number in range(5):
+            assert asked(connection, token, str(number)) == (200, "1")
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_what_both_versions_answer_is_theirs(served: Server) -> None:
+    """The outputs are those of the version that the answer names."""
+    begun(served)
+    connection, token = served.connect(), served.site.token()
+    found = {}
+    for arm in ("live", "candidate"):
+        _, answer = call(
+            connection, "POST", INFER, token=token, body=row(), headers={"Falaj-Arm": arm}
+        )
+        found[answer["model_version"]] = np.array(answer["outputs"][0]["data"])
+    assert set(found) == {"1", "2"}
+    assert not np.allclose(found["1"], found["2"])
