@@ -6,7 +6,6 @@ the version that serves does, and it is counted why.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -225,13 +224,11 @@ class ExperimentService(Service):
         answer = self.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer
 
-    def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> None:
+    def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> float:
         """Write the access line of an answer, which says who answered, and count it."""
         given: Given | None = exchange.arm
         if given is None:
-            super().finished(exchange, client, status, sent)
-            return
-        seconds = max(0.0, time.perf_counter() - exchange.started)
+            return super().finished(exchange, client, status, sent)
         # A head that is remembered is that of requests which others may answer.
         log = exchange.log
         if given.version is not None:
@@ -239,9 +236,10 @@ class ExperimentService(Service):
             if exchange.identity is not None:
                 subject = exchange.identity.subject
                 self.answered[subject] = self.answered.get(subject, 0) + 1
-        super().finished(exchange, client, status, sent)
+        now = super().finished(exchange, client, status, sent)
         exchange.log = log
         if given.by_key:
-            self._counts.answered(given.arm, status, seconds)
+            self._counts.answered(given.arm, status, max(0.0, now - exchange.started))
         else:
             self._counts.add("chosen", given.arm)
+        return now
