@@ -1,23 +1,44 @@
 """What `falaj.components.local.InferenceService` takes."""
 
-from typing import Annotated, Final, NotRequired
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.local.arguments import NAME, PATH, REPLACES, SupervisedArgs
-from falaj.components.specification.arguments import Default, Input
+from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
-from falaj.components.specification.drift import ALPHA, WINDOW_ROWS, WINDOW_SECONDS
+from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import PORT, VERSION
 from falaj.components.specification.workload_bounds import bound, choice
 
-KEEP_HOURS: Final = bound("jobs", "keep_hours")
-MOST_JOBS: Final = bound("jobs", "most_jobs")
-MOST_BYTES: Final = bound("jobs", "most_bytes")
-COPIED: Final = bound("shadow", "percent")
+_KEEP_HOURS: Final = bound("jobs", "keep_hours")
+_MOST_JOBS: Final = bound("jobs", "most_jobs")
+_MOST_BYTES: Final = bound("jobs", "most_bytes")
+_COPIED: Final = bound("shadow", "percent")
 _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _ROWS: Final = bound("service", "max_rows")
 _TOKENS: Final = bound("service", "max_tokens")
 DRAIN: Final = bound("service", "drain_seconds")
+
+
+class ShadowArgs(TypedDict):
+    """What a shadow is given, and when a version is one."""
+
+    percent: NotRequired[Annotated[float, _COPIED, Default(_COPIED.default)]]
+    """Of the answered requests, how many are copied, in percent."""
+    first: NotRequired[Annotated[bool, Default(value=False)]]
+    """A new version is the shadow first, where another one serves, until ``falaj shadow promote``
+    or the watch has it serve."""
+
+
+class JobArgs(TypedDict):
+    """What is kept of requests that are answered later."""
+
+    keep_hours: NotRequired[Annotated[int, _KEEP_HOURS, Default(_KEEP_HOURS.default)]]
+    """Hours that an answer is kept for, and a request that nobody got to run."""
+    most_jobs: NotRequired[Annotated[int, _MOST_JOBS, Default(_MOST_JOBS.default)]]
+    """Most jobs that are kept."""
+    most_bytes: NotRequired[Annotated[int, _MOST_BYTES, Default(_MOST_BYTES.default)]]
+    """Most bytes of their requests and answers."""
 
 
 @described
@@ -36,7 +57,8 @@ class InferenceServiceArgs(SupervisedArgs):
     host: NotRequired[Annotated[Input[str], Default("127.0.0.1")]]
     """Address to listen on."""
     port: Annotated[Input[int], PORT]
-    """Port to listen on; another one restarts the server."""
+    """Port to listen on, one of its own for each service of a machine; another one restarts the
+    server."""
     certificate: Annotated[Input[str], PATH]
     """PEM file of the server's certificate."""
     private_key: Annotated[Input[str], PATH]
@@ -78,30 +100,18 @@ class InferenceServiceArgs(SupervisedArgs):
     priorities: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Requests may say how urgent they are: ``low``, or with the scope ``urgent`` ``high``. Less
     urgent ones wait, and are refused first where the queue is full."""
-    drift: NotRequired[Annotated[Input[bool], Default(value=True)]]
-    """Whether rows and answers are compared with what the package says."""
-    drift_window_rows: NotRequired[
-        Annotated[Input[int], WINDOW_ROWS, Default(WINDOW_ROWS.default)]
-    ]
-    """Rows that are judged together."""
-    drift_window_seconds: NotRequired[
-        Annotated[Input[int], WINDOW_SECONDS, Default(WINDOW_SECONDS.default)]
-    ]
-    """After how long fewer rows are judged, if there are 200."""
-    drift_alpha: NotRequired[Annotated[Input[float], ALPHA, Default(ALPHA.default)]]
-    """Chance of a false alarm in a window; drift is what two of three windows find."""
+    drift: NotRequired[Annotated[Input[bool], SameAs(DriftArgs, "enabled")]]
+    drift_window_rows: NotRequired[Annotated[Input[int], SameAs(DriftArgs, "window_rows")]]
+    drift_window_seconds: NotRequired[Annotated[Input[int], SameAs(DriftArgs, "window_seconds")]]
+    drift_alpha: NotRequired[Annotated[Input[float], SameAs(DriftArgs, "alpha")]]
     shadow: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Give a second version copies of requests, once one was promoted to the alias ``shadow``."""
-    shadow_percent: NotRequired[Annotated[Input[float], COPIED, Default(COPIED.default)]]
-    """Of the answered requests, how many are copied; with ``shadow`` alone, as the following."""
-    shadow_first: NotRequired[Annotated[Input[bool], Default(value=False)]]
-    """Have a new version be the shadow, where another one serves, until it is promoted."""
+    shadow_percent: NotRequired[Annotated[Input[float], SameAs(ShadowArgs, "percent")]]
+    """With ``shadow`` alone, as the following."""
+    shadow_first: NotRequired[Annotated[Input[bool], SameAs(ShadowArgs, "first")]]
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
-    jobs_keep_hours: NotRequired[Annotated[Input[int], KEEP_HOURS, Default(KEEP_HOURS.default)]]
-    """Hours that an answer is kept for, and a request that nobody got to run; with ``jobs`` alone,
-    as the following."""
-    jobs_most: NotRequired[Annotated[Input[int], MOST_JOBS, Default(MOST_JOBS.default)]]
-    """Most jobs that are kept."""
-    jobs_most_bytes: NotRequired[Annotated[Input[int], MOST_BYTES, Default(MOST_BYTES.default)]]
-    """Most bytes of their requests and answers."""
+    jobs_keep_hours: NotRequired[Annotated[Input[int], SameAs(JobArgs, "keep_hours")]]
+    """With ``jobs`` alone, as the following."""
+    jobs_most: NotRequired[Annotated[Input[int], SameAs(JobArgs, "most_jobs")]]
+    jobs_most_bytes: NotRequired[Annotated[Input[int], SameAs(JobArgs, "most_bytes")]]
