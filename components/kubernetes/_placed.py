@@ -9,7 +9,7 @@ from falaj.components import catalogue
 from falaj.components.catalogue.clusters import REGION_LABEL, TENANT_LABEL
 from falaj.components.catalogue.region_names import may_be_site, place_abroad
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.arguments import Default, needed_of
+from falaj.components.specification.arguments import Default, SameAs, needed_of
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     DATA_CLASS,
@@ -21,6 +21,7 @@ from falaj.components.specification.limits import (
     OneOf,
 )
 from falaj.components.specification.node_pools import PREFIX, label_value
+from falaj.components.specification.placed import ZonesArgs
 
 DISTRIBUTIONS: Final = ("eks", "aks", "existing")
 """EKS, AKS, and any other conformant cluster that stands in the country."""
@@ -63,10 +64,7 @@ class InClusterArgs(TypedDict):
     """Where the cluster is: the cloud's region (``me-central-1``, ``uaenorth`` …); for an
     ``existing`` cluster the name of the site in the country, which its nodes carry as the label
     ``topology.kubernetes.io/region``."""
-    zones: NotRequired[list[str]]
-    """Values of ``topology.kubernetes.io/zone`` that pods may be in. On an ``existing`` cluster
-    they say that nodes carry this label: services spread over the zones that are named. Default:
-    all, and no spreading over zones on an ``existing`` cluster."""
+    zones: NotRequired[Annotated[list[str], SameAs(ZonesArgs, "zones")]]
     registry: Annotated[str, REGISTRY]
     """The registry in the country that images are pulled from: host with port and path."""
     tenant: Annotated[str, TENANT]

@@ -86,6 +86,18 @@ class Replaces:
     """That another value makes a new resource in place of the old one."""
 
 
+@dataclass(frozen=True)
+class SameAs:
+    """That an argument is one of another class, under a name of its own here.
+
+    Limit, default and meaning stand there; a text below it here says what else holds. A key of a
+    stack's settings, whose type says the limit, has the meaning alone from there.
+    """
+
+    arguments: type
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Argument:
     """One argument of a component."""
@@ -111,6 +123,8 @@ class Argument:
     """Whether another value makes a new resource."""
     is_command: bool = False
     """Whether a list's texts are the words of a command line."""
+    same_as: SameAs | None = None
+    """Where it is stated, if not here."""
 
     @property
     def allowed(self) -> str:
@@ -147,6 +161,16 @@ def needed_of(kind: type) -> tuple[str, ...]:
     Its ``__required_keys__`` are all of them where its module's annotations are texts.
     """
     return tuple(sorted(name for name, each in arguments_of(kind).items() if each.required))
+
+
+def stated_in(kind: type, options: type) -> Mapping[str, str]:
+    """The arguments of ``kind`` that ``options`` state, with the names that they have there."""
+    found = {name: each.same_as for name, each in arguments_of(kind).items()}
+    return {
+        name: same.name
+        for name, same in found.items()
+        if same is not None and same.arguments is options
+    }
 
 
 def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,6 +252,7 @@ def _argument(name: str, hint: Any, required: bool) -> Argument:
         example=of(Example),
         replaces=of(Replaces) is not None,
         is_command=of(Words) is not None,
+        same_as=of(SameAs),
     )
 
 
@@ -236,6 +261,9 @@ def _marks(hint: Any) -> Iterator[Any]:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         yield from inner[1:]
+        for each in inner[1:]:
+            if isinstance(each, SameAs):
+                yield from _marks(hints(each.arguments)[each.name])
         yield from _marks(inner[0])
     elif origin in (NotRequired, Required, list):
         yield from _marks(inner[0])

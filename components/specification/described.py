@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, SupportsIndex, TypeVar, is_typeddict
 
-from falaj.components.specification.arguments import arguments_of, needed_of
+from falaj.components.specification.arguments import SameAs, arguments_of, needed_of
 
 _LITERAL: Final = re.compile(r"``([^`]+)``|`([^`]+)`")
 _WRAPPERS: Final = ("NotRequired", "Required")
@@ -97,7 +97,17 @@ def _fields(kind: type) -> Mapping[str, _Field]:
     for name, own in _own_fields(node):
         # An argument that is stated again, with another default, means the same.
         found[name] = own if own.text or name not in found else replace(own, text=found[name].text)
+    if is_typeddict(kind):
+        stated = arguments_of(kind)
+        for name in {name for name, _ in _own_fields(node)}:
+            if (same := stated[name].same_as) is not None:
+                found[name] = replace(found[name], text=told_with(same, found[name].text))
     return found
+
+
+def told_with(same: SameAs, further: str) -> str:
+    """What an argument means that is stated elsewhere, and what else is said of it here."""
+    return f"{documented(same.arguments)[same.name]} {further}".strip()
 
 
 def plain(text: str) -> str:

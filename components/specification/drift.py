@@ -1,13 +1,14 @@
-"""How a server of models watches for drift: the same on one machine and in a cluster."""
+"""How a server of models watches for drift, and where a watch over that tells of it: the same on
+one machine and in a cluster."""
 
 from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.workload_bounds import bound
 
-WINDOW_ROWS: Final = bound("drift", "window_rows")
-WINDOW_SECONDS: Final = bound("drift", "window_seconds")
-ALPHA: Final = bound("drift", "alpha")
+_WINDOW_ROWS: Final = bound("drift", "window_rows")
+_WINDOW_SECONDS: Final = bound("drift", "window_seconds")
+_ALPHA: Final = bound("drift", "alpha")
 
 
 class DriftArgs(TypedDict):
@@ -15,10 +16,17 @@ class DriftArgs(TypedDict):
     from."""
 
     enabled: NotRequired[Annotated[bool, Default(True)]]
-    """Whether it does."""
-    window_rows: NotRequired[Annotated[int, WINDOW_ROWS, Default(WINDOW_ROWS.default)]]
+    """Whether rows and answers are compared with what the package says."""
+    window_rows: NotRequired[Annotated[int, _WINDOW_ROWS, Default(_WINDOW_ROWS.default)]]
     """Rows that are judged together."""
-    window_seconds: NotRequired[Annotated[int, WINDOW_SECONDS, Default(WINDOW_SECONDS.default)]]
+    window_seconds: NotRequired[Annotated[int, _WINDOW_SECONDS, Default(_WINDOW_SECONDS.default)]]
     """After how long fewer rows are judged, if there are 200."""
-    alpha: NotRequired[Annotated[float, ALPHA, Default(ALPHA.default)]]
+    alpha: NotRequired[Annotated[float, _ALPHA, Default(_ALPHA.default)]]
     """Chance of a false alarm in a window; drift is what two of three windows find."""
+
+
+class WebhookArgs(TypedDict):
+    """Where a watch over drift tells of it."""
+
+    webhook: NotRequired[str]
+    """Address that what was seen and done is sent to, as signed JSON. Default: nowhere."""

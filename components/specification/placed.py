@@ -28,6 +28,15 @@ NO_LOG_DAYS = (
 DATA_CLASSES = DATA_CLASS.values
 
 
+class ZonesArgs(TypedDict):
+    """Where in its region what is in a cluster may be."""
+
+    zones: NotRequired[list[str]]
+    """Values of ``topology.kubernetes.io/zone`` that pods may be in. On an ``existing`` cluster
+    they say that nodes carry this label: services spread over the zones that are named. Default:
+    all, and no spreading over zones on an ``existing`` cluster."""
+
+
 class PlacedArgs(TypedDict):
     """Arguments that all components share: plain values, known before anything runs."""
 

@@ -30,7 +30,7 @@ from falaj.components.local import (
 from falaj.components.local.arguments.training_run import TrackingArgs
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
-from falaj.stacks.settings.derived import arguments
+from falaj.stacks.settings.derived import arguments, flattened
 from falaj.stacks.settings.local import TrackingSettings, resolved
 
 _CLIENT = "operator"
@@ -156,7 +156,6 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
-    jobs = settings.service.jobs
     served: InferenceServiceArgs = {
         "site": workspace.path,
         "name": name,
@@ -164,11 +163,12 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "version": package.version,
         "keyring": keys.path,
         **arguments(settings.service, InferenceServiceArgs),
-        "drift": settings.service.drift.enabled,
-        "drift_window_rows": settings.service.drift.window_rows,
-        "drift_window_seconds": settings.service.drift.window_seconds,
-        "drift_alpha": settings.service.drift.alpha,
-        "jobs": jobs is not None,
+        **flattened(settings.service.drift, InferenceServiceArgs),
+        "jobs": settings.service.jobs is not None,
+        **flattened(settings.service.jobs, InferenceServiceArgs),
+        "shadow": settings.service.shadow is not None,
+        **flattened(settings.service.shadow, InferenceServiceArgs),
+        **flattened(settings.service.experiment, InferenceServiceArgs),
         "certificate": server.certificate_path,
         "private_key": server.private_key_path,
         "client_ca": authority.certificate_path,
@@ -177,18 +177,6 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "audience": f"falaj:{stack}:{name}",
         "clients": {_CLIENT: ["predict", "observe", "feedback"]},
     }
-    if jobs is not None:
-        served["jobs_keep_hours"] = jobs.keep_hours
-        served["jobs_most"] = jobs.most_jobs
-        served["jobs_most_bytes"] = jobs.most_bytes
-    if (shadow := settings.service.shadow) is not None:
-        served["shadow"], served["shadow_percent"] = True, shadow.percent
-        served["shadow_first"] = shadow.first
-    if (experiment := settings.service.experiment) is not None:
-        served["experiment_key"], served["experiment_share"] = experiment.key, experiment.share
-        served["experiment_timeout_ms"] = experiment.timeout_ms
-        if experiment.name is not None:
-            served["experiment_name"] = experiment.name
     service = InferenceService("service", served, options)
     if settings.watch is not None:
         Daemon(

@@ -35,6 +35,7 @@ from falaj.components.specification import (
     training_file_system,
     workload_identity,
 )
+from falaj.components.specification.arguments import SameAs
 from falaj.components.specification.cpu_inference_tier import CpuInferenceTierArgs
 from falaj.components.specification.cpu_node_pool import CpuNodePoolArgs
 from falaj.components.specification.gpu_node_pool import GpuNodePoolArgs
@@ -51,6 +52,7 @@ from falaj.components.specification.limits import (
     OneOf,
     TextRule,
 )
+from falaj.components.specification.placed import ZonesArgs
 from falaj.policies.model import PACKS, PackName
 from falaj.policies.model.settings import (
     Account,
@@ -91,7 +93,7 @@ class PolicySettings(Section):
     """Further hosts in the country that may have data. In the stack of a platform also what its
     cluster takes, unless ``falaj:residency`` says otherwise."""
     allowed_registries: list[Host] | None = None
-    """Further registries in the country that images may come from; likewise."""
+    """Registries of one's own in the country whose images are allowed; likewise."""
     allowed_accounts: list[Account] | None = None
     allowed_services: dict[ServiceType, Reason] | None = None
     strict: bool | None = None
@@ -196,10 +198,7 @@ class InClusterSettings(CloudSettings):
     ``~/.kube/config``."""
     context: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Context of that kubeconfig."""
-    zones: list[str] | None = None
-    """Values of ``topology.kubernetes.io/zone`` that pods may be in. On an ``existing`` cluster
-    they say that nodes carry this label: services spread over the zones that are named. Default:
-    all, and no spreading over zones on an ``existing`` cluster."""
+    zones: Annotated[list[str] | None, SameAs(ZonesArgs, "zones")] = None
     registry: Annotated[str, REGISTRY]
     """The registry in the country that images and charts are pulled from."""
     images: Annotated[str, Field(min_length=1)] | None = None

@@ -27,7 +27,7 @@ from typing import (
 from pydantic import BaseModel, create_model
 
 from falaj.components.local.arguments import PATH, KeptArgs, SupervisedArgs
-from falaj.components.specification.arguments import arguments_of, hints, is_late
+from falaj.components.specification.arguments import arguments_of, hints, is_late, stated_in
 from falaj.components.specification.placed import PlacedArgs
 from falaj.stacks.settings.section import Section
 
@@ -120,14 +120,18 @@ def local_section(
 
     Args:
         arguments: the TypedDict of the arguments.
-        leaving_out: arguments that the blueprint gives, beside absolute paths and what the stack
-            says of all its components.
+        leaving_out: arguments that the blueprint gives, beside absolute paths, options that have a
+            section of their own, and what the stack says of all its components.
         taking: the arguments that a stack has alone. Default: all others.
         instead: types of arguments that a stack file can say more exactly than the component.
     """
     stated = arguments_of(arguments)
     shared = {*KeptArgs.__annotations__, *SupervisedArgs.__annotations__}
-    given = {name for name, each in stated.items() if name in shared or each.limit is PATH}
+    given = {
+        name
+        for name, each in stated.items()
+        if name in shared or each.limit is PATH or each.same_as is not None
+    }
     left = set(stated) - set(taking) if taking else given | set(leaving_out)
     made = section_of(arguments, arguments.__name__, left, with_defaults=True, **instead)
     return cast("type[StatedSection]", made)
@@ -137,6 +141,24 @@ def arguments(section: BaseModel, kind: type[_Arguments]) -> _Arguments:
     """What a stack says in a section of the arguments of ``kind``, as the component takes it."""
     given = section.model_dump(exclude_none=True)
     return cast("_Arguments", {name: given[name] for name in hints(kind) if name in given})
+
+
+def flattened(section: BaseModel | None, kind: type[_Arguments]) -> _Arguments:
+    """What a stack says in a section of options, as arguments of ``kind``, which are flat.
+
+    Args:
+        section: the section, made of the class of options that ``kind`` names. None: nothing.
+        kind: a TypedDict with arguments that are `SameAs` the options.
+    """
+    given = {} if section is None else section.model_dump(exclude_none=True)
+    found = {
+        name: given[option]
+        for each in type(section).__mro__
+        if isinstance(options := each.__dict__.get("described_by"), type)
+        for name, option in stated_in(kind, options).items()
+        if option in given
+    }
+    return cast("_Arguments", found)
 
 
 @cache

@@ -12,15 +12,10 @@ from falaj.components.local.arguments import NAME, NOT_EMPTY
 from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
 from falaj.components.local.arguments.dataset import DIGITS, TASK, DatasetArgs
 from falaj.components.local.arguments.inference_service import (
-    COPIED,
-    EXPERIMENT_KEY,
-    EXPERIMENT_NAME,
-    EXPERIMENT_SHARE,
-    EXPERIMENT_TIMEOUT,
-    KEEP_HOURS,
-    MOST_BYTES,
-    MOST_JOBS,
+    ExperimentArgs,
     InferenceServiceArgs,
+    JobArgs,
+    ShadowArgs,
 )
 from falaj.components.local.arguments.key_ring import KeyRingArgs
 from falaj.components.local.arguments.model_package import (
@@ -36,10 +31,12 @@ from falaj.components.local.arguments.training_run import (
     MODEL,
     PRECISION,
     TRACKING_SERVER,
+    TrackingArgs,
     TrainingRunArgs,
 )
 from falaj.components.local.machine import TABLES, TEXTS
 from falaj.components.nearest import nearest
+from falaj.components.specification.arguments import SameAs
 from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.parallel import (
@@ -103,16 +100,16 @@ class TrackingSettings(Section):
 
     server: Annotated[str, TRACKING_SERVER]
     """Its address."""
-    experiment: Annotated[str, EXPERIMENT] | None = None
-    """What runs are kept under there. Default: ``falaj``."""
-    secret_file: Named | None = None
-    """File of a token, or of ``user:password``, from the project's folder, which its owner alone
-    may read. Default: the server asks nobody."""
-    authority: Named | None = None
-    """PEM file of the authority that its certificate is of, from the project's folder. Default:
-    those that the machine trusts."""
-    allowed_hosts: list[Annotated[str, HOST_ALLOWED]] = Field(default_factory=list)
-    """Hosts in the country that it may have. One's own networks need not be named."""
+    experiment: Annotated[
+        Annotated[str, EXPERIMENT] | None, SameAs(TrackingArgs, "tracking_experiment")
+    ] = None
+    secret_file: Annotated[Named | None, SameAs(TrackingArgs, "tracking_secret")] = None
+    """A relative path starts at the project's folder."""
+    authority: Annotated[Named | None, SameAs(TrackingArgs, "tracking_authority")] = None
+    """A relative path starts at the project's folder."""
+    allowed_hosts: Annotated[
+        list[Annotated[str, HOST_ALLOWED]], SameAs(TrackingArgs, "tracking_allow")
+    ] = Field(default_factory=list)
 
 
 class TrainingSettings(
@@ -133,14 +130,15 @@ class TrainingSettings(
 ):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
 
-    processes: Annotated[int, PROCESSES] | None = None
-    """All processes that train. Default: the product of ``parallel``."""
+    processes: Annotated[
+        Annotated[int, PROCESSES] | None, SameAs(TrainingRunArgs, "processes")
+    ] = None
+    """Default: the product of ``parallel``."""
     parallel: ParallelSettings = ParallelSettings()
     # Said or not, a stack's runs are named with it.
     precision: Annotated[str, PRECISION] = PRECISION.default
-    teacher: Named | None = None
-    """Folder of a finished run on the same dataset, from the project's folder, whose answers are
-    learned as well, as a smaller network may do. `falaj runs list` has the folders."""
+    teacher: Annotated[Named | None, SameAs(TrainingRunArgs, "teacher")] = None
+    """A relative path starts at the project's folder; `falaj runs list` has the folders."""
     start: Named | None = None
     """Folder of a finished run or of a model in Llama's form, from the project's folder, whose
     weights it begins with; how large the model is follows from them, and a text is cut with that
@@ -183,43 +181,18 @@ class DriftSettings(local_section(DriftArgs)):
     """What the server watches of rows and answers."""
 
 
-class JobSettings(Section):
+class JobSettings(local_section(JobArgs)):
     """Requests that are answered later: how long and how much is kept of them, sealed."""
 
-    keep_hours: Annotated[int, KEEP_HOURS] = KEEP_HOURS.default
-    """Hours that an answer is kept for, and a request that nobody got to run."""
-    most_jobs: Annotated[int, MOST_JOBS] = MOST_JOBS.default
-    """Most jobs that are kept."""
-    most_bytes: Annotated[int, MOST_BYTES] = MOST_BYTES.default
-    """Most bytes of their requests and answers."""
 
-
-class ShadowSettings(Section):
+class ShadowSettings(local_section(ShadowArgs)):
     """A second version beside the one that serves, as ``falaj shadow`` starts and ends it: it gets
     copies of requests, and answers nobody."""
 
-    percent: Annotated[float, COPIED] = COPIED.default
-    """Of the answered requests, how many are copied, in percent."""
-    first: bool = False
-    """A new version is the shadow first, where another one serves, until ``falaj shadow promote``
-    or the watch has it serve."""
 
-
-class ExperimentSettings(Section):
+class ExperimentSettings(local_section(ExperimentArgs)):
     """A second version beside the one that serves, as ``falaj experiment`` starts and ends it: it
     answers the requests of a share of a header's values, the same ones always."""
-
-    key: Annotated[str, EXPERIMENT_KEY]
-    """Name of the header, such as ``x-customer``; requests without it are for the version that
-    serves."""
-    share: Annotated[float, EXPERIMENT_SHARE] = EXPERIMENT_SHARE.default
-    """Of its values, how many the candidate answers, in per cent. Those of a smaller share are
-    among those of a greater one."""
-    name: Annotated[str, EXPERIMENT_NAME] | None = None
-    """What the values are drawn by beside themselves. Default: the model and the candidate's
-    version, so that another candidate draws anew."""
-    timeout_ms: Annotated[float, EXPERIMENT_TIMEOUT] = EXPERIMENT_TIMEOUT.default
-    """Milliseconds that the candidate is waited for, before the version that serves answers."""
 
 
 class ServiceSettings(
@@ -227,9 +200,6 @@ class ServiceSettings(
         InferenceServiceArgs,
         leaving_out=(
             "name", "model", "version", "certificate_fingerprint", "issuer", "audience", "clients",
-            "drift_window_rows", "drift_window_seconds", "drift_alpha", "jobs_keep_hours",
-            "jobs_most", "jobs_most_bytes", "shadow_percent", "shadow_first",
-            "experiment_key", "experiment_share", "experiment_name", "experiment_timeout_ms",
         ),
     )
 ):  # fmt: skip
@@ -238,8 +208,6 @@ class ServiceSettings(
     host: Literal["127.0.0.1", "0.0.0.0", "::1", "::"] = "127.0.0.1"  # noqa: S104 - the stack's own choice
     """Address to listen on: this machine alone, or all of its networks."""
     port: Annotated[int, Between(1024, 65_535)] = IMAGE["server_port"]
-    """Port to listen on, one of its own for each stack of a machine; another one restarts the
-    server."""
     names: list[Annotated[str, HOST]] = Field(default_factory=list)
     """Further names of the machine that its certificate is valid for."""
     drift: DriftSettings = DriftSettings()
@@ -281,14 +249,13 @@ class LocalSettings(Section):
     of a .txt or .md text that a language model learns, of a .jsonl file of conversations that it
     learns to answer in, or of a folder with a folder of pictures for each class, from the
     project's folder. A changed file is another dataset."""
-    target: Named | None = None
-    """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
-    task: Annotated[str, TASK] = TASK.default
-    """What is learned; ``auto`` decides it by the target column."""
+    target: Annotated[Named | None, SameAs(DatasetArgs, "target")] = None
+    task: Annotated[str, TASK, SameAs(DatasetArgs, "task")] = TASK.default
     model: Annotated[str, NAME] | None = None
     """The model's name in the registry and in URLs. Default: made from the dataset's."""
-    keep_versions: Annotated[int, KEEP_VERSIONS] = KEPT_VERSIONS.value
-    """Versions of the model to keep; the served one and the one before it are always kept."""
+    keep_versions: Annotated[int, KEEP_VERSIONS, SameAs(ModelPackageArgs, "keep_versions")] = (
+        KEPT_VERSIONS.value
+    )
     retain: bool = False
     """Whether data, keys and models stay when the stack is brought down."""
     split: SplitSettings = SplitSettings()

@@ -16,7 +16,8 @@ from typing import Final
 from pydantic import BaseModel
 
 from falaj.components.nearest import nearest
-from falaj.components.specification.described import documented, plain
+from falaj.components.specification.arguments import SameAs
+from falaj.components.specification.described import documented, plain, told_with
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings.load import ALL
 from falaj.stacks.settings.origins import by_keys, names_of
@@ -44,12 +45,15 @@ def description(model: type[BaseModel], key: Key) -> str:
 
 
 def _described(model: type[BaseModel], key: Key) -> str:
-    stated = model.model_fields[key.attribute].description
-    if stated:
-        return stated
+    field = model.model_fields[key.attribute]
+    if field.description:
+        return field.description
+    same = next((each for each in field.metadata if isinstance(each, SameAs)), None)
     for source in _sources(model, key.attribute):
         if text := documented(source).get(key.attribute):
-            return text
+            return told_with(same, text) if same and issubclass(source, Section) else text
+    if same is not None:
+        return told_with(same, "")
     section = next((each.model for each in choices(key.shape) if isinstance(each, Keys)), None)
     return purpose(section) if section else ""
 

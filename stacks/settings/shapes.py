@@ -33,6 +33,7 @@ from falaj.components.specification.arguments import (
     Default,
     Example,
     Replaces,
+    SameAs,
     Words,
     arguments_of,
 )
@@ -210,7 +211,7 @@ def _limited(shape: Shape, metadata: Sequence[Any]) -> Shape:
                 shape = replace(shape, most=each.max_length)
         elif isinstance(each, annotated_types.Ge) and isinstance(shape, Number):
             shape = replace(shape, range=Between(cast("float", each.ge), math.inf))
-        elif not isinstance(each, Default | Example | Replaces | Words) and not hasattr(
+        elif not isinstance(each, Default | Example | Replaces | SameAs | Words) and not hasattr(
             each, "pattern"
         ):
             raise TypeError(f"{each!r} is no limit that settings know")

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from falaj.components.specification.arguments import SameAs
+from falaj.components.specification.drift import WebhookArgs
 from falaj.components.specification.limits import Between, TextRule
 from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
@@ -94,8 +96,7 @@ class WatchSettings(Section):
     """What is demanded of a shadow, with that step alone."""
     interval_seconds: Annotated[int, _INTERVAL] = _INTERVAL.default
     """Between two looks at the server's report, in seconds."""
-    webhook: Annotated[str, _URL] | None = None
-    """Address that what was seen and done is sent to, as signed JSON. Default: nowhere."""
+    webhook: Annotated[Annotated[str, _URL] | None, SameAs(WebhookArgs, "webhook")] = None
     webhook_authority: _Path | None = None
     """PEM file of the authority that the webhook's certificate is of, from the project's folder.
     Default: those that the machine trusts."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -28,14 +29,23 @@ from pydantic import BaseModel
 from pydantic import Field as PydanticField
 from pydantic.fields import FieldInfo
 
+import falaj.components
 import falaj.components.kubernetes
 import falaj.components.local
 import falaj.components.specification
 import falaj.stacks
+import falaj.stacks.settings
 from falaj.components.catalogue.tag_names import DATA_CLASSES, ENVIRONMENTS
 from falaj.components.local.provider.resources import HANDLERS
-from falaj.components.specification.arguments import Default, Usual, arguments_of, hints
-from falaj.components.specification.described import documented
+from falaj.components.specification.arguments import (
+    Default,
+    SameAs,
+    Usual,
+    arguments_of,
+    hints,
+    plain_of,
+)
+from falaj.components.specification.described import documented, plain
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
 from falaj.components.specification.property_names import camel
 from falaj.components.specification.workload_bounds import bound, choice
@@ -43,7 +53,7 @@ from falaj.policies.model import Settings as PackSettings
 from falaj.stacks.settings.derived import section_of
 from falaj.stacks.settings.load import ALL, BLUEPRINTS
 from falaj.stacks.settings.local import LocalSettings
-from falaj.stacks.settings.reference import sections_below
+from falaj.stacks.settings.reference import description, sections_below
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.shapes import keys_of
 
@@ -538,6 +548,125 @@ def test_no_section_of_one_machine_has_a_limit_that_equals_an_arguments(section:
     [node] = ast.parse(textwrap.dedent(inspect.getsource(section))).body
     allowed = {"Between(1024, 65535)"}
     assert set(limits_typed(ast.Module([node], []))) <= allowed
+
+
+# Texts below fields: what an argument means stands with the argument.
+
+_LEAST_WORDS = 5
+
+
+def told_below_fields(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each part of a sentence that stands below a field, and the field, as ``Class.field``.
+
+    What something is without may well be the same of two.
+    """
+    for node in (each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)):
+        for field, after in itertools.pairwise(node.body):
+            match field, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    meaning = re.sub(r"\bDefault: [^.]*", "", plain(text))
+                    for part in re.split(r"[.;:,]\s", meaning + " "):
+                        if len(part.split()) >= _LEAST_WORDS:
+                            yield part, f"{node.name}.{name}"
+                case _:
+                    pass
+
+
+def told_twice(arguments: Iterable[ast.Module], settings: Iterable[ast.Module]) -> set[str]:
+    """Keys of settings that say in the same words what an argument does, each with it."""
+    known: dict[str, str] = {}
+    for tree in arguments:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Args"):
+                known |= told_below_fields(ast.Module([node], []))
+    every = (found for tree in settings for found in told_below_fields(tree))
+    return {f"{field} as {known[part]}" for part, field in every if part in known}
+
+
+#: Texts of which a part has to differ.
+APART = {
+    "LocalSettings.dataset as DatasetArgs.source": "the component's path is absolute",
+    "TrainingSettings.start as TrainingRunArgs.start": "a stack cuts the text as the model does",
+}
+
+
+def test_no_key_of_a_stack_tells_in_its_own_words_what_an_argument_means() -> None:
+    def trees(*packages: Any) -> list[ast.Module]:
+        folders = [Path(each.__file__).parent for each in packages]
+        return [
+            ast.parse(path.read_text("utf-8"))
+            for folder in folders
+            for path in sorted(folder.rglob("*.py"))
+        ]
+
+    assert told_twice(trees(falaj.components), trees(falaj.stacks.settings)) == {*APART}
+
+
+def test_a_text_that_is_told_again_is_found() -> None:
+    arguments = ast.parse(
+        'class NodeArgs(TypedDict):\n    most: int\n    """Most nodes of the pool, of\n'
+        '    all zones together. Default: the zones\'."""\n'
+    )
+    settings = ast.parse(
+        "class NodeSettings(Section):\n    most_nodes: int\n"
+        '    """How many; of all zones together, or fewer."""\n'
+        '    other: int\n    """Of all of the zones together."""\n'
+    )
+    assert told_twice([arguments], [settings]) == set()
+    again = ast.parse(
+        ast.unparse(settings).replace("How many; of all", "Most nodes of the pool, of all")
+    )
+    assert told_twice([arguments], [again]) == {"NodeSettings.most_nodes as NodeArgs.most"}
+
+
+class Meant(TypedDict):
+    """Options, and below them those who take them."""
+
+    share: NotRequired[Annotated[float, Between(0, 1), Default(0.5)]]
+    """Share of the rows."""
+
+
+class Flat(TypedDict):
+    """Arguments of which one is an option."""
+
+    rows_share: NotRequired[Annotated[float, SameAs(Meant, "share")]]
+    """With ``rows`` alone."""
+
+
+class Derived(Section):
+    """Keys that mean what an argument does."""
+
+    share: Annotated[float | None, SameAs(Meant, "share")] = None
+    """Default: all of them."""
+    same: Annotated[float | None, SameAs(Meant, "share")] = None
+
+
+def test_an_argument_that_is_stated_elsewhere_has_all_of_it_from_there() -> None:
+    there, here = arguments_of(Meant)["share"], arguments_of(Flat)["rows_share"]
+    assert here.limit is there.limit
+    assert here.default == there.default == Default(0.5)
+    assert documented(Flat) == {"rows_share": "Share of the rows. With 'rows' alone."}
+    keys = {key.name: description(Derived, key) for key in keys_of(Derived)}
+    assert keys == {
+        "share": "Share of the rows. Default: all of them.",
+        "same": "Share of the rows.",
+    }
+
+
+def test_every_argument_that_is_stated_elsewhere_has_the_type_from_there() -> None:
+    kinds = {**in_cluster(), **on_one_machine()}
+    found = {
+        f"{name}.{argument}": (plain_of(each.type), plain_of(source.type))
+        for name, kind in kinds.items()
+        for argument, each in arguments_of(kind).items()
+        if each.same_as
+        for source in [arguments_of(each.same_as.arguments)[each.same_as.name]]
+    }
+    assert len(found) > 8
+    assert {name: types for name, types in found.items() if types[0] != types[1]} == {}
 
 
 def test_every_argument_is_plain_or_an_input() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from falaj.components.specification import sent_programs
 from falaj.components.specification.workload_bounds import fixed
 
 #: Port of the server on machines and in containers; a server without privileges can take it.
@@ -66,7 +67,7 @@ class Serving:
 
 def program(name: str) -> str:
     """Text of one of this folder's programs."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return sent_programs.program(Path(__file__).parent / name)
 
 
 def user_data(image: str, log_group: str, serving: Serving, *, sessions: bool = False) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from falaj.components.specification import sent_programs
 from falaj.components.specification.workload_bounds import fixed
 
 #: Where the machine keeps the programs and the unpacked image.
@@ -28,7 +29,7 @@ _LIMIT_BYTES = 65_535
 
 def program(name: str) -> str:
     """Text of one of this folder's programs."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return sent_programs.program(Path(__file__).parent / name)
 
 
 def custom_data(image: str, client: str, settings: Mapping[str, Any]) -> str:

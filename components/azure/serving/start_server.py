@@ -4,10 +4,8 @@ Runs inside the inference image, on a machine of a scale set or as a container a
 identity and without privileges. Keys are written to a folder in memory and never reach a disk; the
 package stays sealed until the server reads it.
 
-Settings come as JSON in ``FALAJ_SERVING``: ``client`` (id of the identity), ``repository`` (host
-and name), ``package_digest`` and ``keys_digest`` of what is served, ``model`` and ``version`` that
-it is, ``keyring`` and ``certificate`` (URLs of Key Vault secrets), ``folder``, ``secrets`` (a
-folder in memory), ``port``, ``host_name``, ``workers``.
+Of its own it reads the settings ``client`` (id of the identity), ``keyring`` and ``certificate``
+(URLs of Key Vault secrets); ``secrets`` is a folder in memory.
 """
 
 from __future__ import annotations
@@ -17,15 +15,14 @@ import io
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
 import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from falaj.components.specification.server_start import become_server, take_over
 
 _METADATA = "http://169.254.169.254/metadata/identity/oauth2/token"
 _SCHEME = "https"
@@ -135,71 +132,24 @@ def split_certificate(found: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def commands(settings: dict[str, Any], login: Path) -> list[list[str]]:
-    """Take the package over, and write the server's ``service.json``: the image knows its form.
-
-    The first fetches the package by its digests, and verifies its signature before an alias stands
-    for it.
-    """
-    folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
-    ring = secrets / "keyring"
-    packages = [
-        *("--registry", str(folder / "registry"), "--keyring", str(ring)),
-        *("--model", settings["model"]),
-    ]
-    take = [
-        *(sys.executable, "-m", "falaj.workloads.registry", "import", *packages),
-        *("--version", str(settings["version"])),
-        *("--repository", settings["repository"]),
-        *("--package-digest", settings["package_digest"]),
-        *("--keys-digest", settings["keys_digest"]),
-        *("--login", str(login)),
-    ]
-    configure = [
-        *(sys.executable, "-m", "falaj.workloads.inference", "configure", *packages),
-        *("--config", str(folder / "service.json")),
-        # The machine has private addresses only.
-        *("--name", settings["model"], "--host", "0.0.0.0"),  # noqa: S104
-        *("--port", str(settings["port"]), "--cpus", str(settings["workers"])),
-        *("--certificate", str(secrets / "tls.crt"), "--private-key", str(secrets / "tls.key")),
-        *("--issuer", "falaj", "--audience", settings["host_name"]),
-        *("--jwks", str(ring / "tokens.jwks.json")),
-        *("--logs", str(folder / "logs"), "--state", str(folder / "state.json")),
-    ]
-    return [take, configure]
-
-
 def prepare(settings: dict[str, Any]) -> Path:
     """Fetch everything; the path of the server's configuration.
 
-    The registry's login is gone afterwards, so that the server hasn't got it.
-
     Raises:
         RefusedError: what came can't be served.
-        subprocess.CalledProcessError: the package isn't what was signed, or the server wouldn't
-            take the settings.
+        subprocess.CalledProcessError: as `take_over` says.
     """
-    folder, secrets = Path(settings["folder"]), Path(settings["secrets"])
-    for each in (folder, secrets):
+    secrets = Path(settings["secrets"])
+    for each in (Path(settings["folder"]), secrets):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
     client = settings["client"]
     split_certificate(secret(settings["certificate"], client), secrets)
     unpack_keyring(secret(settings["keyring"], client)["value"], secrets / "keyring")
     host = settings["repository"].partition("/")[0]
     login = log_in(host, client, secrets / "login")
-    try:
-        for command in commands(settings, login):
-            subprocess.run(command, check=True)
-    finally:
-        shutil.rmtree(login.parent, ignore_errors=True)
-    return folder / "service.json"
+    return take_over(settings, login)
 
 
 if __name__ == "__main__":
     os.chdir(os.environ.get("FALAJ_WORKDIR", os.curdir))
-    try:
-        path = prepare(json.loads(os.environ["FALAJ_SERVING"]))
-    except (RefusedError, OSError, ValueError, subprocess.CalledProcessError) as error:
-        sys.exit(f"error: {error}")
-    command = (sys.executable, "-m", "falaj.workloads.inference", "serve", "--config", str(path))
-    os.execv(sys.executable, command)  # noqa: S606 - the point of it: the server takes over
+    become_server(prepare, RefusedError)

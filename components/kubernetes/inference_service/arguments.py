@@ -20,9 +20,9 @@ from falaj.components.kubernetes._registry_access import (
     RegistryAccess,
     RegistryAccessArgs,
 )
-from falaj.components.specification.arguments import Default
+from falaj.components.specification.arguments import Default, SameAs
 from falaj.components.specification.described import described
-from falaj.components.specification.drift import DriftArgs
+from falaj.components.specification.drift import DriftArgs, WebhookArgs
 from falaj.components.specification.limits import (
     DEFAULT_PACKAGE_MIB,
     PACKAGE_MIB,
@@ -176,8 +176,7 @@ class WatchArgs(TypedDict):
     """How long after a run was asked for none is, in hours."""
     most_retrainings_per_week: NotRequired[Annotated[int, _PER_WEEK, Default(_PER_WEEK.default)]]
     """Most runs that are asked for within seven days, whatever became of them."""
-    webhook: NotRequired[Annotated[str, _WEBHOOK]]
-    """Address that what was seen and done is sent to, as signed JSON. Default: nowhere."""
+    webhook: NotRequired[Annotated[str, _WEBHOOK, SameAs(WebhookArgs, "webhook")]]
     webhook_cidrs: NotRequired[list[str]]
     """Private ranges that the webhook is in: nothing is sent elsewhere. Needed with
     ``webhook``."""

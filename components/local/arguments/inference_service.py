@@ -1,11 +1,11 @@
 """What `falaj.components.local.InferenceService` takes."""
 
-from typing import Annotated, Final, NotRequired
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.local.arguments import NAME, PATH, REPLACES, SupervisedArgs
-from falaj.components.specification.arguments import Default, Input
+from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
-from falaj.components.specification.drift import ALPHA, WINDOW_ROWS, WINDOW_SECONDS
+from falaj.components.specification.drift import DriftArgs
 from falaj.components.specification.limits import PORT, VERSION
 from falaj.components.specification.workload_bounds import (
     bound,
@@ -14,19 +14,54 @@ from falaj.components.specification.workload_bounds import (
     experiment_name,
 )
 
-KEEP_HOURS: Final = bound("jobs", "keep_hours")
-MOST_JOBS: Final = bound("jobs", "most_jobs")
-MOST_BYTES: Final = bound("jobs", "most_bytes")
-COPIED: Final = bound("shadow", "percent")
-EXPERIMENT_KEY: Final = experiment_key()
-EXPERIMENT_NAME: Final = experiment_name()
-EXPERIMENT_SHARE: Final = bound("experiment", "share")
-EXPERIMENT_TIMEOUT: Final = bound("experiment", "timeout_ms")
+_KEEP_HOURS: Final = bound("jobs", "keep_hours")
+_MOST_JOBS: Final = bound("jobs", "most_jobs")
+_MOST_BYTES: Final = bound("jobs", "most_bytes")
+_COPIED: Final = bound("shadow", "percent")
+_SHARE: Final = bound("experiment", "share")
+_TIMEOUT: Final = bound("experiment", "timeout_ms")
 _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _ROWS: Final = bound("service", "max_rows")
 _TOKENS: Final = bound("service", "max_tokens")
 DRAIN: Final = bound("service", "drain_seconds")
+
+
+class ShadowArgs(TypedDict):
+    """What a shadow is given, and when a version is one."""
+
+    percent: NotRequired[Annotated[float, _COPIED, Default(_COPIED.default)]]
+    """Of the answered requests, how many are copied, in percent."""
+    first: NotRequired[Annotated[bool, Default(value=False)]]
+    """A new version is the shadow first, where another one serves, until ``falaj shadow promote``
+    or the watch has it serve."""
+
+
+class ExperimentArgs(TypedDict):
+    """Which requests an experiment's candidate answers."""
+
+    key: Annotated[str, experiment_key()]
+    """Name of the header, such as ``x-customer``; requests without it are for the version that
+    serves."""
+    share: NotRequired[Annotated[float, _SHARE, Default(_SHARE.default)]]
+    """Of its values, how many the candidate answers, in per cent. Those of a smaller share are
+    among those of a greater one."""
+    name: NotRequired[Annotated[str | None, experiment_name()]]
+    """What the values are drawn by beside themselves. Default: the model and the candidate's
+    version, so that another candidate draws anew."""
+    timeout_ms: NotRequired[Annotated[float, _TIMEOUT, Default(_TIMEOUT.default)]]
+    """Milliseconds that the candidate is waited for, before the version that serves answers."""
+
+
+class JobArgs(TypedDict):
+    """What is kept of requests that are answered later."""
+
+    keep_hours: NotRequired[Annotated[int, _KEEP_HOURS, Default(_KEEP_HOURS.default)]]
+    """Hours that an answer is kept for, and a request that nobody got to run."""
+    most_jobs: NotRequired[Annotated[int, _MOST_JOBS, Default(_MOST_JOBS.default)]]
+    """Most jobs that are kept."""
+    most_bytes: NotRequired[Annotated[int, _MOST_BYTES, Default(_MOST_BYTES.default)]]
+    """Most bytes of their requests and answers."""
 
 
 @described
@@ -45,7 +80,8 @@ class InferenceServiceArgs(SupervisedArgs):
     host: NotRequired[Annotated[Input[str], Default("127.0.0.1")]]
     """Address to listen on."""
     port: Annotated[Input[int], PORT]
-    """Port to listen on; another one restarts the server."""
+    """Port to listen on, one of its own for each service of a machine; another one restarts the
+    server."""
     certificate: Annotated[Input[str], PATH]
     """PEM file of the server's certificate."""
     private_key: Annotated[Input[str], PATH]
@@ -87,45 +123,27 @@ class InferenceServiceArgs(SupervisedArgs):
     priorities: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Requests may say how urgent they are: ``low``, or with the scope ``urgent`` ``high``. Less
     urgent ones wait, and are refused first where the queue is full."""
-    drift: NotRequired[Annotated[Input[bool], Default(value=True)]]
-    """Whether rows and answers are compared with what the package says."""
-    drift_window_rows: NotRequired[
-        Annotated[Input[int], WINDOW_ROWS, Default(WINDOW_ROWS.default)]
-    ]
-    """Rows that are judged together."""
-    drift_window_seconds: NotRequired[
-        Annotated[Input[int], WINDOW_SECONDS, Default(WINDOW_SECONDS.default)]
-    ]
-    """After how long fewer rows are judged, if there are 200."""
-    drift_alpha: NotRequired[Annotated[Input[float], ALPHA, Default(ALPHA.default)]]
-    """Chance of a false alarm in a window; drift is what two of three windows find."""
+    drift: NotRequired[Annotated[Input[bool], SameAs(DriftArgs, "enabled")]]
+    drift_window_rows: NotRequired[Annotated[Input[int], SameAs(DriftArgs, "window_rows")]]
+    drift_window_seconds: NotRequired[Annotated[Input[int], SameAs(DriftArgs, "window_seconds")]]
+    drift_alpha: NotRequired[Annotated[Input[float], SameAs(DriftArgs, "alpha")]]
     shadow: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Give a second version copies of requests, once one was promoted to the alias ``shadow``."""
-    shadow_percent: NotRequired[Annotated[Input[float], COPIED, Default(COPIED.default)]]
-    """Of the answered requests, how many are copied; with ``shadow`` alone, as the following."""
-    shadow_first: NotRequired[Annotated[Input[bool], Default(value=False)]]
-    """Have a new version be the shadow, where another one serves, until it is promoted."""
-    experiment_key: NotRequired[Annotated[Input[str] | None, EXPERIMENT_KEY]]
-    """Have a second version answer the requests of a share of this header's values, once one was
-    promoted to the alias ``candidate``. Default: there is no experiment."""
-    experiment_share: NotRequired[
-        Annotated[Input[float], EXPERIMENT_SHARE, Default(EXPERIMENT_SHARE.default)]
-    ]
-    """Of the values, how many are the candidate's, in per cent; with ``experimentKey`` alone, as
-    the following."""
-    experiment_name: NotRequired[Annotated[Input[str] | None, EXPERIMENT_NAME]]
-    """Another name draws other values. Default: the model and the candidate's version."""
+    shadow_percent: NotRequired[Annotated[Input[float], SameAs(ShadowArgs, "percent")]]
+    """With ``shadow`` alone, as the following."""
+    shadow_first: NotRequired[Annotated[Input[bool], SameAs(ShadowArgs, "first")]]
+    experiment_key: NotRequired[Annotated[Input[str] | None, SameAs(ExperimentArgs, "key")]]
+    """Have a second version answer the requests of a share of its values, once one was promoted to
+    the alias ``candidate``. Default: there is no experiment."""
+    experiment_share: NotRequired[Annotated[Input[float], SameAs(ExperimentArgs, "share")]]
+    """With ``experimentKey`` alone, as the following."""
+    experiment_name: NotRequired[Annotated[Input[str] | None, SameAs(ExperimentArgs, "name")]]
     experiment_timeout_ms: NotRequired[
-        Annotated[Input[float], EXPERIMENT_TIMEOUT, Default(EXPERIMENT_TIMEOUT.default)]
+        Annotated[Input[float], SameAs(ExperimentArgs, "timeout_ms")]
     ]
-    """How long the candidate is waited for, before the version that serves answers, in
-    milliseconds."""
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
-    jobs_keep_hours: NotRequired[Annotated[Input[int], KEEP_HOURS, Default(KEEP_HOURS.default)]]
-    """Hours that an answer is kept for, and a request that nobody got to run; with ``jobs`` alone,
-    as the following."""
-    jobs_most: NotRequired[Annotated[Input[int], MOST_JOBS, Default(MOST_JOBS.default)]]
-    """Most jobs that are kept."""
-    jobs_most_bytes: NotRequired[Annotated[Input[int], MOST_BYTES, Default(MOST_BYTES.default)]]
-    """Most bytes of their requests and answers."""
+    jobs_keep_hours: NotRequired[Annotated[Input[int], SameAs(JobArgs, "keep_hours")]]
+    """With ``jobs`` alone, as the following."""
+    jobs_most: NotRequired[Annotated[Input[int], SameAs(JobArgs, "most_jobs")]]
+    jobs_most_bytes: NotRequired[Annotated[Input[int], SameAs(JobArgs, "most_bytes")]]

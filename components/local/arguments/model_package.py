@@ -47,4 +47,4 @@ class ModelPackageArgs(KeptArgs):
     data_class: NotRequired[Annotated[Input[str], DATA_CLASS, Default(DATA_CLASS.default)]]
     """Class of the data that the model has learnt from, stricter upwards; kept in the manifest."""
     keep_versions: NotRequired[Annotated[Input[int], KEEP_VERSIONS, KEPT_VERSIONS]]
-    """Versions to keep; the served one and the one before it are always kept."""
+    """Versions of the model to keep; the served one and the one before it are always kept."""

@@ -67,8 +67,8 @@ class TrackingArgs(TypedDict):
     """PEM file of the authority that its certificate is of. Default: those that the machine
     trusts."""
     tracking_allow: NotRequired[Input[list[Annotated[str, HOST_ALLOWED]]]]
-    """Hosts outside one's own networks that it may have, as they are in the country.
-    Default: none."""
+    """Hosts in the country that it may have. Default: none, as one's own networks need not be
+    named."""
 
 
 @described
@@ -144,7 +144,8 @@ class TrainingRunArgs(KeptArgs, TrackingArgs):
     teacher: NotRequired[Annotated[Input[str] | None, PATH]]
     """Folder of a finished run on the same dataset, whose answers are learned as well (knowledge
     distillation), as a smaller network may do. Sealed by the same key ring. Default: there is
-    none. Of a table, ``auto`` is the network then, as with the next four."""
+    none. Of a table, ``auto`` is the network then, as with ``prune`` and
+    ``quantisation_aware``."""
     distil_temperature: NotRequired[
         Annotated[Input[float] | None, _TEMPERATURE, Usual(_TEMPERATURE.default), REPLACES]
     ]

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from falaj.components.local import machine
-from falaj.components.local.arguments.inference_service import InferenceServiceArgs
+from falaj.components.local.arguments.inference_service import (
+    InferenceServiceArgs,
+    JobArgs,
+    ShadowArgs,
+)
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.local.provider.daemons import say_what_ends_it
 from falaj.components.local.provider.fields import (
@@ -18,6 +22,8 @@ from falaj.components.local.provider.fields import (
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
 from falaj.components.local.supervision import KINDS, Supervisor, choose
+from falaj.components.specification.arguments import stated_in
+from falaj.components.specification.property_names import camel
 from falaj.components.specification.workload_bounds import bound
 from falaj.wire.values import Values
 
@@ -51,14 +57,14 @@ class InferenceServiceHandler(Handler):
             reason = "but no jobs are taken; set jobs to true, or leave it out"
             refused = [
                 InvalidInput(key, f"given {given[key]!r}, {reason}")
-                for key in ("jobsKeepHours", "jobsMost", "jobsMostBytes")
+                for key in map(camel, stated_in(InferenceServiceArgs, JobArgs))
                 if given.get(key) is not None
             ]
         if checked["shadow"] is False:
             reason = "but there is no shadow; set shadow to true, or leave it out"
             refused += [
                 InvalidInput(key, f"given {given[key]!r}, {reason}")
-                for key in ("shadowPercent", "shadowFirst")
+                for key in map(camel, stated_in(InferenceServiceArgs, ShadowArgs))
                 if given.get(key) not in (None, False)
             ]
         if checked.get("experimentKey") is None:

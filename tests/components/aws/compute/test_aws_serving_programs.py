@@ -27,6 +27,7 @@ import yaml
 
 import falaj
 from falaj.components.aws.serving import cloud_init, fetch, start_server
+from falaj.components.specification import server_start
 from falaj.workloads.inference import settings as service_settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
@@ -332,7 +333,8 @@ def test_bad_settings_end_in_words(tmp_path: Path) -> None:
 
 def configured(given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Write a service.json as the image of the server does."""
-    [command] = [each for each in start_server.commands(given) if "configure" in each]
+    login = Path(given["login"])
+    [command] = [each for each in server_start.commands(given, login) if "configure" in each]
     root = Path(falaj.__file__).parents[1]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 
