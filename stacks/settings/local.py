@@ -218,7 +218,7 @@ class ExperimentSettings(Section):
     name: Annotated[str, EXPERIMENT_NAME] | None = None
     """What the values are drawn by beside themselves. Default: the model and the candidate's
     version, so that another candidate draws anew."""
-    timeout_ms: Annotated[float, EXPERIMENT_TIMEOUT] = EXPERIMENT_TIMEOUT.default
+    timeout_ms: Annotated[int, EXPERIMENT_TIMEOUT] = EXPERIMENT_TIMEOUT.default
     """Milliseconds that the candidate is waited for, before the version that serves answers."""
 
 

@@ -116,7 +116,7 @@ class InferenceServiceArgs(SupervisedArgs):
     experiment_name: NotRequired[Annotated[Input[str] | None, EXPERIMENT_NAME]]
     """Another name draws other values. Default: the model and the candidate's version."""
     experiment_timeout_ms: NotRequired[
-        Annotated[Input[float], EXPERIMENT_TIMEOUT, Default(EXPERIMENT_TIMEOUT.default)]
+        Annotated[Input[int], EXPERIMENT_TIMEOUT, Default(EXPERIMENT_TIMEOUT.default)]
     ]
     """How long the candidate is waited for, before the version that serves answers, in
     milliseconds."""
