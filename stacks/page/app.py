@@ -32,6 +32,7 @@ from falaj.stacks.page import form as forms
 from falaj.stacks.page.account import Account, Version, data_of
 from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of, unwatched
+from falaj.stacks.page.experiment import experiment_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.stacks.page.shadow import mean_runs, shadow_of
 from falaj.wire.documents import is_mapping, mapping
@@ -455,6 +456,7 @@ class Page:
         state = account.state
         shadow = None if down else shadow_of(state.get("shadow"))
         return {
+            "experiment": None if down else experiment_of(state.get("experiment")),
             "shadow": shadow, "served_seconds": self._runs.get(str(account.served)),
             "down": down, "todo": todo if down else "",
             "state": str(state.get("status", "unknown")) if not down else "down",

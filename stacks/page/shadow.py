@@ -16,7 +16,8 @@ from falaj.workloads.inference.metrics import PREFIX
 MOST_OUTPUTS: Final = 20
 """That are shown."""
 _RUN: Final = f"{PREFIX}_compute_duration_seconds"
-_STATES: Final = ("starting", "ready", "failed")
+STATES: Final = ("starting", "ready", "failed")
+"""Of a second version."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,12 @@ def shadow_of(found: object) -> Shadow | None:
     """Read what ``state.json`` has of a shadow; None where there is none."""
     if not is_mapping(found):
         return None
-    rows, agreement = _number(found.get("rows")) or 0.0, _number(found.get("agreement"))
-    state, seconds = found.get("state"), _number(found.get("mean_run_seconds"))
+    rows, agreement = number(found.get("rows")) or 0.0, number(found.get("agreement"))
+    state, seconds = found.get("state"), number(found.get("mean_run_seconds"))
     outputs = mapping(found.get("outputs"))
     return Shadow(
         str(found.get("version", "")),
-        state if isinstance(state, str) and state in _STATES else "unknown",
+        state if isinstance(state, str) and state in STATES else "unknown",
         figure(found.get("percent")),
         tuple((name, figure(count)) for name, count in mapping(found.get("requests")).items()),
         "no rows were compared until now" if agreement is None
@@ -88,7 +89,7 @@ def mean_runs(metrics: str) -> dict[str, float]:
 
 
 def _output(name: str, said: Mapping[str, Any]) -> tuple[str, str, str]:
-    agreement, apart = _number(said.get("agreement")), _number(said.get("mean_difference"))
+    agreement, apart = number(said.get("agreement")), number(said.get("mean_difference"))
     return (
         name,
         NOTHING if agreement is None else _share(agreement),
@@ -100,7 +101,8 @@ def _share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
+    """A finite number; None where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= sys.float_info.max else None

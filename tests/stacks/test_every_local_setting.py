@@ -21,7 +21,8 @@ from tests.components.local.test_local_components import Mocks
 BASE: dict[str, Any] = {
     "platform": "local", "dataset": "notes.txt",
     "training": {"start": "run", "parallel": {}, "tracking": {"server": "https://10.0.0.1"}},
-    "service": {"jobs": {}}, "batches": {NAME.lower(): {"inputs": ["a.csv"]}}, "watch": {},
+    "service": {"jobs": {}, "experiment": {"key": "x-else"}},
+    "batches": {NAME.lower(): {"inputs": ["a.csv"]}}, "watch": {},
 }  # fmt: skip
 #: The platform is what was asked, and the watch reads its own settings from the stack's file.
 ELSEWHERE = {"platform", "watch"}

@@ -290,7 +290,7 @@ class ExperimentSettings:
     """Stands for the version; where nothing was promoted to it, there is no experiment."""
     name: str | None = None
     """What the values are drawn by beside themselves; None: the model and the version."""
-    timeout_ms: float = EXPERIMENT["timeout_ms"].usual
+    timeout_ms: int = int(EXPERIMENT["timeout_ms"].usual)
     """Milliseconds that the candidate is waited for, before the version that serves answers."""
 
 
@@ -481,7 +481,7 @@ def _experiment(section: Section | None) -> ExperimentSettings | None:
         share=section.bounded("share", known.share, EXPERIMENT),
         alias=section.text("alias", known.alias),
         name=name,
-        timeout_ms=section.bounded("timeout_ms", known.timeout_ms, EXPERIMENT),
+        timeout_ms=int(section.bounded("timeout_ms", known.timeout_ms, EXPERIMENT)),
     )
     section.finish(tuple(ExperimentSettings.__dataclass_fields__))
     return settings
@@ -752,9 +752,9 @@ def _add_experiment(command: argparse.ArgumentParser) -> None:
         help="another name draws other values; default: the model and the version",
     )
     command.add_argument(
-        "--experiment-timeout-ms", type=float,
+        "--experiment-timeout-ms", type=int,
         help="that it is waited for, before the version that serves answers; default: "
-        f"{ExperimentSettings.timeout_ms:g}",
+        f"{ExperimentSettings.timeout_ms}",
     )  # fmt: skip
 
 

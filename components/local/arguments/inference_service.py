@@ -49,7 +49,7 @@ class ExperimentArgs(TypedDict):
     name: NotRequired[Annotated[str | None, experiment_name()]]
     """What the values are drawn by beside themselves. Default: the model and the candidate's
     version, so that another candidate draws anew."""
-    timeout_ms: NotRequired[Annotated[float, _TIMEOUT, Default(_TIMEOUT.default)]]
+    timeout_ms: NotRequired[Annotated[int, _TIMEOUT, Default(_TIMEOUT.default)]]
     """Milliseconds that the candidate is waited for, before the version that serves answers."""
 
 
@@ -138,9 +138,7 @@ class InferenceServiceArgs(SupervisedArgs):
     experiment_share: NotRequired[Annotated[Input[float], SameAs(ExperimentArgs, "share")]]
     """With ``experimentKey`` alone, as the following."""
     experiment_name: NotRequired[Annotated[Input[str] | None, SameAs(ExperimentArgs, "name")]]
-    experiment_timeout_ms: NotRequired[
-        Annotated[Input[float], SameAs(ExperimentArgs, "timeout_ms")]
-    ]
+    experiment_timeout_ms: NotRequired[Annotated[Input[int], SameAs(ExperimentArgs, "timeout_ms")]]
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
     jobs_keep_hours: NotRequired[Annotated[Input[int], SameAs(JobArgs, "keep_hours")]]

@@ -361,7 +361,7 @@ def configuration(
         options |= {
             "experiment-key": key, "experiment-alias": CANDIDATE,
             "experiment-share": number(inputs, "experimentShare"),
-            "experiment-timeout-ms": number(inputs, "experimentTimeoutMs"),
+            "experiment-timeout-ms": whole(inputs, "experimentTimeoutMs"),
         }  # fmt: skip
         if (named := optional(inputs, "experimentName")) is not None:
             options["experiment-name"] = named

@@ -39,22 +39,23 @@ def workload(*arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def tiny_model(factor: float) -> bytes:
-    """``prediction`` = `factor` times ``value``."""
+def tiny_model(factor: float, width: int = 1) -> bytes:
+    """``prediction`` = `factor` times ``value``, of so many numbers."""
     constant = helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])
     return models.model_of(
         [helper.make_node("Mul", ["value", "factor"], ["prediction"])],
-        [helper.make_tensor_value_info("value", TensorProto.FLOAT, ["batch", 1])],
-        [helper.make_tensor_value_info("prediction", TensorProto.FLOAT, ["batch", 1])],
+        [helper.make_tensor_value_info("value", TensorProto.FLOAT, ["batch", width])],
+        [helper.make_tensor_value_info("prediction", TensorProto.FLOAT, ["batch", width])],
         [constant],
     )
 
 
-FIELDS: dict[str, Any] = {
-    "dataset": {"digest": "0" * 64},
-    "inputs": [{"name": "value", "datatype": "FP32", "shape": [-1, 1]}],
-    "outputs": [{"name": "prediction", "datatype": "FP32", "shape": [-1, 1]}],
-}
+def fields(width: int) -> dict[str, Any]:
+    return {
+        "dataset": {"digest": "0" * 64},
+        "inputs": [{"name": "value", "datatype": "FP32", "shape": [-1, width]}],
+        "outputs": [{"name": "prediction", "datatype": "FP32", "shape": [-1, width]}],
+    }
 
 
 @dataclass
@@ -65,12 +66,12 @@ class Stack:
     keys: dict[str, Any]
     inputs: dict[str, Any]
 
-    def publish(self, factor: float) -> int:
+    def publish(self, factor: float, width: int = 1) -> int:
         folder = self.site / "made"
         folder.mkdir(exist_ok=True)
-        (folder / "model.onnx").write_bytes(tiny_model(factor))
+        (folder / "model.onnx").write_bytes(tiny_model(factor, width))
         (folder / "fields.json").write_text(
-            json.dumps({**FIELDS, "lineage": {"run": f"run-{factor}"}})
+            json.dumps({**fields(width), "lineage": {"run": f"run-{factor}"}})
         )
         published = workload(
             "falaj.workloads.registry", "publish", "--registry", str(self.site / "registry"),
@@ -160,9 +161,29 @@ def test_what_is_said_of_jobs_that_are_not_taken_is_refused(provider: Any, key: 
         assert checked["jobs"] == ("jobs" in more)
 
 
-@pytest.mark.parametrize(("key", "value"), [("shadowPercent", 10), ("shadowFirst", True)])
-def test_what_is_said_of_a_shadow_that_is_not_there_is_refused(
-    provider: Any, key: str, value: Any
+_OF_SHADOW = ({"shadow": True}, "there is no shadow; set shadow to true, or leave it out")
+_OF_EXPERIMENT = (
+    {"experimentKey": "X-Customer"},
+    "there is no experiment; give experimentKey, or leave it out",
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "with_it", "says"),
+    [
+        ("shadowPercent", 10, *_OF_SHADOW),
+        ("shadowFirst", True, *_OF_SHADOW),
+        ("experimentShare", 20, *_OF_EXPERIMENT),
+        ("experimentName", "prices", *_OF_EXPERIMENT),
+        ("experimentTimeoutMs", 500, *_OF_EXPERIMENT),
+        ("experimentShare", 100, {"experimentKey": "x"}, "a number from 0.01 to 99"),
+        ("experimentKey", "host", {"experimentKey": "x"}, "means something to the server"),
+        ("experimentKey", "a b", {"experimentKey": "x"}, "1 to 64 letters, digits and '-'"),
+        ("experimentKey", "x", {"shadow": False}, "one version beside the one that serves"),
+    ],
+)
+def test_what_is_said_of_a_second_version_that_is_not_there_is_refused(
+    provider: Any, key: str, value: Any, with_it: dict[str, Any], says: str
 ) -> None:
     texts = ("name", "model", "issuer", "audience", "certificateFingerprint")
     paths = ("site", "keyring", "certificate", "privateKey", "clientCa")
@@ -170,10 +191,15 @@ def test_what_is_said_of_a_shadow_that_is_not_there_is_refused(
         **dict.fromkeys(texts, "x"), **dict.fromkeys(paths, "/x"), "version": 1, "port": 1_024,
         key: value,
     }  # fmt: skip
+    if with_it == {"shadow": False}:
+        given["shadow"] = True
+    elif key in ("experimentShare",) and value > 99:
+        given |= with_it
     _, failures = provider.check("InferenceService", given)
     assert set(failures) == {key}
-    assert "there is no shadow; set shadow to true, or leave it out" in failures[key]
-    _, failures = provider.check("InferenceService", given | {"shadow": True})
+    assert says in failures[key]
+    mended = {"experimentShare": 50} if value == 100 else {}
+    _, failures = provider.check("InferenceService", given | with_it | mended)
     assert not failures
 
 
@@ -237,6 +263,42 @@ def test_no_key_reaches_the_state(stack: Stack) -> None:
 
 def test_every_key_output_is_declared(stack: Stack) -> None:
     assert stack.keys.keys() >= KeyRingHandler.outputs.keys()
+
+
+@pytest.mark.slow
+def test_an_experiments_candidate_has_to_fit_before_an_update_is_done(
+    provider: Any, stack: Stack
+) -> None:
+    first, other, same = stack.publish(3.0), stack.publish(5.0, width=2), stack.publish(7.0)
+    asked = {"experimentKey": "X-Customer", "experimentShare": 50, "experimentName": "prices"}
+    made, state = provider.create("InferenceService", {**stack.inputs, "version": first, **asked})
+
+    def be_candidate(version: int) -> None:
+        workload(
+            "falaj.workloads.registry", "promote", "--registry", str(stack.site / "registry"),
+            "--keyring", str(stack.site / "keyring"), "--model", "tiny", "--version",
+            str(version), "--alias", "candidate", "--json",
+        )  # fmt: skip
+
+    be_candidate(other)
+    inputs = {**stack.inputs, "version": first, **asked, "maxRows": 7}
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.update("InferenceService", made, state, inputs)
+    details = caught.value.details()
+    assert f"version {other}, the experiment's candidate, can't answer" in details
+    assert "another signature than the version that serves: the input 'value'" in details
+    path = Path(state["configPath"])
+    assert json.loads(path.read_text())["limits"]["max_rows"] != 7
+    assert stack.predict(state["endpoint"], stack.token()) == 6.0
+    be_candidate(same)
+    updated = provider.update("InferenceService", made, state, inputs)
+    assert json.loads(path.read_text())["experiment"] == {
+        "key": "X-Customer", "share": 50, "alias": "candidate", "name": "prices",
+        "timeout_ms": 1000,
+    }  # fmt: skip
+    standing = json.loads(path.with_name("state.json").read_text())["experiment"]
+    assert (standing["version"], standing["state"]) == (same, "ready")
+    provider.delete("InferenceService", made, updated)
 
 
 @pytest.mark.slow
