@@ -106,6 +106,11 @@ class OwnCode:
         return {PurePosixPath(path).parts[0].removesuffix(_ENDING) for path in self._modules}
 
     @property
+    def requirements(self) -> bytes | None:
+        """The file that pins the packages that it needs; None: it has none."""
+        return self.files.get(own_packages.FILE)
+
+    @property
     def _modules(self) -> list[str]:
         return [path for path in self.files if path.endswith(_ENDING)]
 
@@ -189,7 +194,7 @@ def read_folder(folder: Path) -> OwnCode:
     Raises:
         WorkloadError: there is no such folder, no code in it or too much, a link in it leads
             elsewhere, a file can't be read, a name would hide that of another module, or a
-            package isn't pinned.
+            package isn't pinned or is in Falaj's environment in another version.
     """
     with reading_errors(folder, "the folder of the model's code"):
         is_there = folder.is_dir()
@@ -216,9 +221,20 @@ def read_folder(folder: Path) -> OwnCode:
         )
     for root in sorted(code.roots):
         _refuse_hiding(root, folder)
-    if own_packages.FILE in files:
-        own_packages.parse(files[own_packages.FILE], str(folder / own_packages.FILE))
+    if code.requirements is not None:
+        own_packages.lacking(code.requirements, str(folder / own_packages.FILE))
     return code
+
+
+def provide_packages(folder: Path) -> None:
+    """Install the packages that the code in a folder needs, if they aren't there yet.
+
+    Raises:
+        WorkloadError: as `read_folder`; or they can't be had.
+    """
+    code = read_folder(folder)
+    if code.requirements is not None:
+        own_packages.provide(code.requirements, str(folder / own_packages.FILE))
 
 
 def _walk(folder: Path, top: Path) -> Iterator[Path]:

@@ -90,7 +90,7 @@ def _provide(code: OwnCode) -> None:
         WorkloadError: they can't be had, or the code of another model in this process needs
             others.
     """
-    content = code.files.get(own_packages.FILE)
+    content = code.requirements
     folder = own_packages.provide(content, own_packages.FILE) if content is not None else None
     if folder is None or str(folder) in _provided:
         return
@@ -484,6 +484,6 @@ def _said(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "it ended the program (SystemExit)"
     words = error.msg if isinstance(error, SyntaxError) else str(error)
-    shown = printable(" ".join(words.split()))
+    shown = printable(" ".join(words.split())).rstrip(".")
     shown = shown if len(shown) <= _MOST_SAID else shown[:_MOST_SAID] + " …"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__

@@ -192,6 +192,11 @@ def _is(version: str, package: Package) -> bool:
     )
 
 
+def lacking(content: bytes, place: str) -> list[Package]:
+    """Return what a file pins and Falaj's environment lacks; errors as `parse` and `missing`."""
+    return missing(parse(content, place), place)
+
+
 def provide(content: bytes, place: str) -> Path | None:
     """Return the folder that holds what Falaj's environment lacks; install it if it isn't there.
 
@@ -209,12 +214,12 @@ def provide(content: bytes, place: str) -> Path | None:
         WorkloadError: see `parse` and `missing`; or they can't be fetched, or aren't what was
             pinned.
     """
-    lacking = missing(parse(content, place), place)
-    if not lacking:
+    wanted = lacking(content, place)
+    if not wanted:
         return None
     lines = [
         " ".join([each.requirement, *(f"--hash=sha256:{digest}" for digest in each.digests)])
-        for each in sorted(lacking, key=lambda each: each.name)
+        for each in sorted(wanted, key=lambda each: each.name)
     ]
     pinned = "\n".join(lines) + "\n"
     kind = f"{sys.implementation.cache_tag} {sys.platform} {platform.machine()}\n"
@@ -227,7 +232,7 @@ def provide(content: bytes, place: str) -> Path | None:
         home.mkdir(exist_ok=True)
     with locked(home / ".lock"):
         if not folder.is_dir():
-            _install(pinned, [each.requirement for each in lacking], folder, place)
+            _install(pinned, [each.requirement for each in wanted], folder, place)
     return folder
 
 
