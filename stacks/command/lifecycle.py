@@ -244,6 +244,7 @@ def up(
     if follows_aliases(call, settings):
         settings = call.settings()
     _require_tier(stack, settings, source)
+    _provide_packages(stack, settings)
     if isinstance(settings, CloudSettings):
         prepare_cloud(
             stack, settings, sandbox=call.sandboxed(settings), stores=_may_lack(call, settings)
@@ -278,6 +279,19 @@ def up(
     else:
         say(closing(pulumi.outputs(), stack, sandbox=pulumi.sandbox))
     return 0
+
+
+def _provide_packages(stack: StackFile, settings: Settings) -> None:
+    """Install what a model of one's own needs: a training is told of no package index.
+
+    Raises:
+        WorkloadError: they can't be had.
+    """
+    if isinstance(settings, LocalSettings) and settings.training.code is not None:
+        from falaj.stacks.settings.local import resolved  # noqa: PLC0415
+        from falaj.workloads.training.own_code import provide_packages  # noqa: PLC0415
+
+        provide_packages(resolved(settings.training.code, stack.project.root))
 
 
 def _require_tier(stack: StackFile, settings: Settings, source: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -66,6 +67,8 @@ def models(tmp_path: Path) -> Path:
         ({"options": {"width": 10**400}}, "allowed are numbers (whole ones below 2^53"),
         ({"options": {"my-width": 1}}, "my-width"),
         ({"options": [1]}, "training.options"),
+        ({"code": "unpinned"}, "unpinned/requirements.txt, line 1: 'peft' isn't pinned"),
+        ({"code": "other"}, "other/requirements.txt pins other versions than Falaj's environment"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_the_settings(
@@ -73,6 +76,9 @@ def test_what_cannot_be_trained_is_refused_with_the_settings(
 ) -> None:
     section = {"model": NAME, "code": "models", "options": {"width": 4}, **change}
     given = {key: value for key, value in section.items() if value is not None}
+    for name, line in (("unpinned", "peft"), ("other", f"numpy==1.0 --hash=sha256:{'a' * 64}")):
+        shutil.copytree(models, models.parent / name)
+        (models.parent / name / "requirements.txt").write_text(line)
     values = {"falaj:platform": "local", "falaj:training": given}
     with pytest.raises(SettingsError) as caught:
         validate(values, models.parent, stack="local")

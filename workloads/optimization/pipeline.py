@@ -426,7 +426,7 @@ def _optimise(request: Request, report: Callable[[str], None]) -> dict[str, Any]
 
     serving = serving_of(trained, held_out)
     report("exporting to ONNX")
-    core = export_module(trained.module, serving.shape)
+    core = export_module(trained.exported, serving.shape)
     served = assemble(core, serving)
     original = served.SerializeToString()
     parity = check_parity(original, trained.module, serving, held_out.inputs)

@@ -244,6 +244,7 @@ def prepare(
     *,
     recipe: TablePreprocessing | None = None,
     scale: dict[str, float] | None = None,
+    raw_numbers: bool = False,
 ) -> PreparedData:
     """Cut the validation rows from the training part and make tensors of both.
 
@@ -255,6 +256,7 @@ def prepare(
         parameters: of the run.
         recipe: of a table, that its model has learned with before. Default: it is fitted.
         scale: of a regression's target, likewise.
+        raw_numbers: whether a table's numbers come to the model as they are.
     """
     if dataset.family == language.FAMILY:
         return _prepare_text(dataset, parameters)
@@ -263,7 +265,9 @@ def prepare(
     classification = dataset.task == "classification"
     if dataset.family == "table":
         inputs = {name: values[rows] for name, values in dataset.inputs.items()}
-        recipe = recipe or models.fit(inputs, dataset.description["features"])
+        recipe = recipe or models.fit(
+            inputs, dataset.description["features"], raw_numbers=raw_numbers
+        )
         _check_memory(
             _COPIES * len(labels) * recipe.width * 4,
             f"{len(labels):,} training rows of {recipe.width:,} features",

@@ -150,6 +150,12 @@ class Trained:
         return vocabulary_of(self.family, self.classes, self.pairs)
 
     @property
+    def exported(self) -> nn.Module:
+        """What is exported of the module: another one where a team's own says so."""
+        architecture = models.Architecture.from_json(self.record["model"]["architecture"])
+        return models.exported_of(self.module, architecture.own)
+
+    @property
     def template(self) -> Template | None:
         """What stands around messages, if it learned conversations."""
         return template_of_record(self.record)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.training import lora, pruning, quantisation
+from falaj.workloads.errors import CodeError, some
+from falaj.workloads.training import pruning, quantisation
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
@@ -26,7 +27,7 @@ from falaj.workloads.training.own_model import own_loss, own_optimizer
 from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.pruning import Pruning
 from falaj.workloads.training.record import LANGUAGE
-from falaj.workloads.training.tensors import backward
+from falaj.workloads.training.tensors import backward, frozen
 from falaj.workloads.vocabulary import MOST_CHARACTERS
 
 
@@ -150,6 +151,11 @@ class Optimisation:
         team: the processes of the run.
         task: ``classification``, ``regression`` or ``language``.
         distillation: mixes a teacher's answers into the loss. Default: nobody teaches.
+        unsteady: names of frozen parameters that the module changes by itself as it learns.
+
+    Attributes:
+        kept: the numbers that stay as they are, by name, which no checkpoint has: the frozen
+            parameters of a low-rank adaptation or of a team's own model.
     """
 
     def __init__(
@@ -161,11 +167,17 @@ class Optimisation:
         task: str,
         *,
         distillation: Distillation | None = None,
+        unsteady: frozenset[str] = frozenset(),
     ) -> None:
         self.module = module.to(team.device)
         # What stays as it is stands once, and in no checkpoint.
-        self._kept = lora.kept(self.module) if parameters.lora_rank else {}
-        same = {id(each): each for each in self._kept.values()}
+        freezes = parameters.lora_rank > 0 or parameters.own is not None
+        self.kept = {
+            name: each
+            for name, each in (frozen(self.module) if freezes else {}).items()
+            if name not in unsteady
+        }
+        same = {id(each): each for each in self.kept.values()}
         self.average = copy.deepcopy(self.module, same).requires_grad_(False).eval()
         self.best = self._learned(self.average)
         # The optimiser holds the same ones: they needn't be looked for in each step.
@@ -175,6 +187,7 @@ class Optimisation:
         # A team's own model may make itself new buffers.
         self._counts = parameters.own is not None or any(True for _ in self.module.buffers())
         self._wrapped = team.wrap(self.module, parameters.compression)
+        self._versions = self._versions_of_kept()  # the first process's were written over ours
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task
         self._distillation = distillation
         self._pruning = (
@@ -345,10 +358,29 @@ class Optimisation:
     def _learned(self, module: nn.Module) -> dict[str, Tensor]:
         """A copy of the numbers by name, without those that stay as they are."""
         state = module.state_dict()
-        return copied({name: each for name, each in state.items() if name not in self._kept})
+        return copied({name: each for name, each in state.items() if name not in self.kept})
 
     def _load(self, module: nn.Module, state: dict[str, Tensor]) -> None:
-        module.load_state_dict({**self._kept, **state})
+        module.load_state_dict({**self.kept, **state})
+        self._versions = self._versions_of_kept()  # they were copied onto themselves
+
+    def _versions_of_kept(self) -> dict[str, int]:
+        """How often each of the numbers was written to."""
+        return {name: each._version for name, each in self.kept.items()}
+
+    def _check_kept(self) -> None:
+        """Refuse frozen parameters of a team's own model that were changed after all."""
+        changed = [
+            name
+            for name, each in self.kept.items()
+            if each.requires_grad or each._version != self._versions[name]
+        ]
+        if changed:
+            raise CodeError(
+                f"the model's code changed {some(changed, 3)} after its first batch, which were "
+                "frozen when it began: no checkpoint has them. Leave them to learn from the "
+                "beginning (requires_grad_(True)), or make buffers of them (register_buffer)"
+            )
 
     @property
     def optimised(self) -> list[str]:
@@ -357,7 +389,12 @@ class Optimisation:
         return [name for names in groups for name in names]
 
     def state(self) -> dict[str, Any]:
-        """Return all of it for a checkpoint."""
+        """Return all of it for a checkpoint.
+
+        Raises:
+            CodeError: a team's own model changed what it had frozen.
+        """
+        self._check_kept()
         return {
             "module": self._learned(self.module),
             "average": self._learned(self.average),
@@ -424,7 +461,8 @@ def optimiser_of(
         steps: of an epoch.
     """
     rate, decay = parameters.learning_rate, parameters.weight_decay
-    learned = [p for p in module.parameters() if p.requires_grad or not parameters.lora_rank]
+    freezes = parameters.lora_rank > 0 or parameters.own is not None
+    learned = [p for p in module.parameters() if p.requires_grad or not freezes]
     groups = [
         {"params": [p for p in learned if p.ndim > 1], "weight_decay": decay},
         {"params": [p for p in learned if p.ndim <= 1], "weight_decay": 0.0},

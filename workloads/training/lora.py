@@ -131,11 +131,6 @@ def merge(module: nn.Module) -> None:
             module.set_submodule(name, each.merged())
 
 
-def kept(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return what isn't learned of a module that `add` changed, by name."""
-    return {name: each for name, each in module.named_parameters() if not each.requires_grad}
-
-
 def to_json(module: nn.Module, parameters: Parameters) -> dict[str, Any]:
     """Return what a record says of it, before `merge`."""
     sizes = {name: each.numel() for name, each in module.named_parameters()}

@@ -221,6 +221,13 @@ class Tempered(nn.Module):
         return self.module(inputs) * self.factor
 
 
+def exported_of(module: nn.Module, own: OwnModel | None) -> nn.Module:
+    """Return what is exported of a module: itself, or of a team's own as `own_model.merged`."""
+    if isinstance(module, Tempered):
+        return Tempered(own_model.merged(module.module, own), module.factor).eval()
+    return own_model.merged(module, own)
+
+
 def untempered(
     architecture: Architecture, state: dict[str, Tensor]
 ) -> tuple[Architecture, dict[str, Tensor]]:
@@ -415,7 +422,10 @@ class TablePreprocessing:
 
 
 def fit(
-    inputs: Mapping[str, NDArray[Any]], described: Sequence[Mapping[str, Any]] = ()
+    inputs: Mapping[str, NDArray[Any]],
+    described: Sequence[Mapping[str, Any]] = (),
+    *,
+    raw_numbers: bool = False,
 ) -> TablePreprocessing:
     """Learn the recipe from the training part.
 
@@ -423,6 +433,7 @@ def fit(
         inputs: each column, (rows,): floats with NaN, or text objects with "", where missing.
         described: the columns' ``name`` and ``kind`` in dataset.json, and of dates their ``form``.
             Default: texts are categories.
+        raw_numbers: whether numbers stay as they are, and missing ones become 0.
     """
     numeric: list[NumericColumn] = []
     categorical: list[CategoricalColumn] = []
@@ -437,6 +448,8 @@ def fit(
             dates.append(fit_date(name, values, DateForm(**columns[name]["form"])))
         elif values.dtype == object:
             categorical.append(CategoricalColumn(name, _categories(values)))
+        elif raw_numbers:
+            numeric.append(NumericColumn(name, 0.0, 0.0, 1.0))
         else:
             numeric.append(_number(name, values.astype(np.float64)))
     return TablePreprocessing(numeric, categorical, dates, words)

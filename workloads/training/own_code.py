@@ -26,6 +26,7 @@ from typing import Any, Final
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_bytes, reading_errors
+from falaj.workloads.training import own_packages
 
 ARCHIVE: Final = "code.zip"
 """The code's name beside a run's model."""
@@ -83,7 +84,7 @@ class OwnModel:
 
 @dataclass(frozen=True)
 class OwnCode:
-    """The files of a folder that are code.
+    """The files of a folder that are code, and what says which packages it needs.
 
     Attributes:
         files: content by path below the folder, in the order of the paths.
@@ -102,7 +103,24 @@ class OwnCode:
     @property
     def roots(self) -> set[str]:
         """The names that it is imported by."""
-        return {PurePosixPath(path).parts[0].removesuffix(_ENDING) for path in self.files}
+        return {PurePosixPath(path).parts[0].removesuffix(_ENDING) for path in self._modules}
+
+    @property
+    def requirements(self) -> bytes | None:
+        """The file that pins the packages that it needs; None: it has none."""
+        return self.files.get(own_packages.FILE)
+
+    @property
+    def _modules(self) -> list[str]:
+        return [path for path in self.files if path.endswith(_ENDING)]
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules in it, as they are imported."""
+        return [
+            path.removesuffix(_ENDING).removesuffix("/__init__").replace("/", ".")
+            for path in self._modules
+        ]
 
     def place(self, module: str) -> str | None:
         """Return the path of a module's file; None where there is none."""
@@ -162,22 +180,21 @@ def _is_ours(entry: zipfile.ZipInfo) -> bool:
     Other names could hold parts of what the digest is of: two codes would have the same one.
     """
     stem = entry.filename.removesuffix(_ENDING)
-    return (
-        entry.compress_type == zipfile.ZIP_STORED
-        and stem != entry.filename
-        and all(part.isidentifier() for part in stem.split("/"))
-    )
+    is_code = stem != entry.filename and all(part.isidentifier() for part in stem.split("/"))
+    is_named = is_code or entry.filename == own_packages.FILE
+    return entry.compress_type == zipfile.ZIP_STORED and is_named
 
 
 def read_folder(folder: Path) -> OwnCode:
     """Return the code in a folder: its Python files, those in folders below as well.
 
     Files and folders whose names begin with a dot, ``__pycache__``, and what no program could
-    import by its name are left out.
+    import by its name are left out. The folder's own `own_packages.FILE` belongs to it.
 
     Raises:
         WorkloadError: there is no such folder, no code in it or too much, a link in it leads
-            elsewhere, a file can't be read, or a name would hide that of another module.
+            elsewhere, a file can't be read, a name would hide that of another module, or a
+            package isn't pinned or is in Falaj's environment in another version.
     """
     with reading_errors(folder, "the folder of the model's code"):
         is_there = folder.is_dir()
@@ -188,7 +205,7 @@ def read_folder(folder: Path) -> OwnCode:
         )
     files: dict[str, bytes] = {}
     size = 0
-    for path in _walk(folder):
+    for path in _walk(folder, folder):
         with reading_errors(path, "the model's code"):
             size += path.stat().st_size  # before it is in the memory
         if len(files) == MOST_FILES or size > MOST_BYTES:
@@ -198,16 +215,29 @@ def read_folder(folder: Path) -> OwnCode:
             )
         files[path.relative_to(folder).as_posix()] = read_bytes(path, "the model's code")
     code = OwnCode(dict(sorted(files.items())))
-    if not files:
+    if not code.roots:
         raise WorkloadError(
             f"there is no Python file in {folder}; give the folder that the model's code is in"
         )
     for root in sorted(code.roots):
         _refuse_hiding(root, folder)
+    if code.requirements is not None:
+        own_packages.lacking(code.requirements, str(folder / own_packages.FILE))
     return code
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def provide_packages(folder: Path) -> None:
+    """Install the packages that the code in a folder needs, if they aren't there yet.
+
+    Raises:
+        WorkloadError: as `read_folder`; or they can't be had.
+    """
+    code = read_folder(folder)
+    if code.requirements is not None:
+        own_packages.provide(code.requirements, str(folder / own_packages.FILE))
+
+
+def _walk(folder: Path, top: Path) -> Iterator[Path]:
     with reading_errors(folder, "the folder of the model's code"):
         entries = sorted(folder.iterdir())
     for path in entries:
@@ -216,13 +246,14 @@ def _walk(folder: Path) -> Iterator[Path]:
         with reading_errors(path, "the model's code"):
             kind = path.lstat().st_mode
         is_code = path.suffix == _ENDING and path.stem.isidentifier()
+        is_code |= path == top / own_packages.FILE
         if stat.S_ISLNK(kind) and (is_code or (path.name.isidentifier() and path.is_dir())):
             raise WorkloadError(
                 f"{path} is a symbolic link to {path.readlink()}: code travels with the model; "
                 "put the file itself there, or link from outside of the folder"
             )
         if stat.S_ISDIR(kind) and path.name.isidentifier():
-            yield from _walk(path)
+            yield from _walk(path, top)
         elif is_code and stat.S_ISREG(kind):
             yield path
         elif is_code:
@@ -265,7 +296,7 @@ def find(code: OwnCode, name: str) -> None:
     module, _, wanted = name.partition(":")
     place = code.place(module)
     if place is None:
-        known = sorted(_modules(code))
+        known = sorted(code.modules)
         near = difflib.get_close_matches(module, known, 1)
         meant = f"; did you mean {near[0]}" if near else ""
         raise WorkloadError(
@@ -365,11 +396,6 @@ def _shortened(value: object) -> str:
     except ValueError:
         return "a number of more digits than Python writes"
     return text if len(text) <= _MOST_SAID else text[:_MOST_SAID] + " …"
-
-
-def _modules(code: OwnCode) -> Iterator[str]:
-    for path in code.files:
-        yield path.removesuffix(_ENDING).removesuffix("/__init__").replace("/", ".")
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError, printable
+from falaj.workloads.training import offline, own_packages
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
-from falaj.workloads.training.tensors import backward
+from falaj.workloads.training.tensors import backward, frozen
 
 _PREFIX: Final = f"{ARCHIVE}/"
 _NEEDED: Final = "a subclass of torch.nn.Module"
@@ -78,8 +79,35 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+_provided: list[str] = []
+"""The folder of packages that imports find after Falaj's own: at most one."""
+
+
+def _provide(code: OwnCode) -> None:
+    """Have imports find the packages that the code needs, after those of Falaj's environment.
+
+    Raises:
+        WorkloadError: they can't be had, or the code of another model in this process needs
+            others.
+    """
+    content = code.requirements
+    folder = own_packages.provide(content, own_packages.FILE) if content is not None else None
+    if folder is None or str(folder) in _provided:
+        return
+    if _provided:
+        raise WorkloadError(
+            f"the model's {own_packages.FILE} pins other packages than that of another model in "
+            "this process, such as its teacher: give both folders the same file"
+        )
+    _provided.append(str(folder))
+    sys.path.append(str(folder))
+    importlib.invalidate_caches()
+
+
 def _install(code: OwnCode) -> None:
     """Have imports find this code, and no longer that of another model."""
+    _provide(code)
+    offline.set_variables()
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _Finder)]
     for name, module in list(sys.modules.items()):
         if isinstance(getattr(module, "__loader__", None), _Loader):
@@ -102,8 +130,12 @@ def guarded(what: str = "") -> Generator[None, None, None]:
             as they are.
     """
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        # What has a name is imported, made or tried: a model is fetched there, if anywhere.
+        kept = offline.offline() if what else contextlib.nullcontext()
+        with contextlib.redirect_stdout(sys.stderr), kept:
             yield
+    except offline.NetworkError as error:
+        raise CodeError(f"{_begin(what, place_of(error))}: {error}") from error
     except WorkloadError:
         raise
     except (Exception, SystemExit) as error:
@@ -112,9 +144,24 @@ def guarded(what: str = "") -> Generator[None, None, None]:
         place = place_of(error)
         if place is None and not what:
             raise
-        begin = f"{what}: {place}" if what and place else what
-        begin = begin or f"the model's code failed in {place}"
-        raise CodeError(f"{begin}: {_said(error)}") from error
+        raise CodeError(f"{_begin(what, place)}: {_said(error)}{_hint(error)}") from error
+
+
+def _begin(what: str, place: str | None) -> str:
+    begin = f"{what}: {place}" if what and place else what
+    return begin or f"the model's code failed in {place}"
+
+
+def _hint(error: BaseException) -> str:
+    """What to do about an error whose own words don't say it."""
+    if any(map(offline.wanted, causes(error))):
+        return f". The network is kept from a model's code: {offline.HOW}"
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f". Packages beside those of Falaj's environment are pinned in {own_packages.FILE} in "
+            "the folder of the code"
+        )
+    return ""
 
 
 def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int) -> nn.Module:
@@ -129,6 +176,12 @@ def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int)
     Raises:
         WorkloadError: there is no such class, it is no module, or it can't be made of these.
     """
+    made_of = _class(code, model)
+    _check_arguments(made_of, model, inputs, outputs)
+    return _make(made_of, model, inputs, outputs)
+
+
+def _class(code: OwnCode, model: OwnModel) -> type[nn.Module]:
     find(code, model.name)
     _install(code)
     with guarded(f"the model {model.name} can't be imported"):
@@ -139,8 +192,48 @@ def build(code: OwnCode, model: OwnModel, inputs: tuple[int, ...], outputs: int)
         raise WorkloadError(
             f"the model {model.name}: {model.class_name} is {kind}, but no {_NEEDED[2:]}"
         )
-    _check_arguments(made_of, model, inputs, outputs)
-    return _make(made_of, model, inputs, outputs)
+    return made_of
+
+
+def takes_raw_numbers(code: OwnCode, model: OwnModel) -> bool:
+    """Whether the class says that a table's numbers come to it as they stand in the table.
+
+    It does by ``raw_numbers = True``: for numbers of tokens and the like, which are looked up.
+
+    Raises:
+        WorkloadError: as `build`; or that is neither True nor False.
+    """
+    found: object = getattr(_class(code, model), "raw_numbers", False)
+    if not isinstance(found, bool):
+        raise WorkloadError(
+            f"the model {model.name}: raw_numbers is {found!r}: allowed are True (a table's "
+            "numbers as they are) and False (in standard units)"
+        )
+    return found
+
+
+def merged(module: nn.Module, own: OwnModel | None) -> nn.Module:
+    """Return what is exported in place of a team's trained module: what its ``merged()`` gives.
+
+    As one of low-rank adaptation whose products are added to the matrices.
+
+    Args:
+        module: in evaluation mode; it stays as it is.
+        own: what it is; None: none of a team's own.
+
+    Raises:
+        WorkloadError: the method fails, or gives no module.
+    """
+    if own is None or not callable(getattr(type(module), "merged", None)):
+        return module
+    with guarded(f"merged() of {own.class_name} fails"):
+        made: object = cast("Any", copy.deepcopy(module)).merged()
+    if not isinstance(made, nn.Module):
+        raise WorkloadError(
+            f"merged() of {own.class_name} gives a {type(made).__name__}: a torch.nn.Module that "
+            "takes the same rows and gives the same answers is needed"
+        )
+    return made.eval().requires_grad_(False)
 
 
 def _make(
@@ -215,7 +308,7 @@ def try_out(
     optimizer: Callable[[nn.Module], torch.optim.Optimizer | None],
     precision: contextlib.AbstractContextManager[object],
     several: bool,
-) -> None:
+) -> frozenset[str]:
     """Run the module on one batch, as it will be judged and as it will learn; it stays as it is.
 
     Parameters that wait for their first batch to know their size get it.
@@ -229,6 +322,10 @@ def try_out(
         optimizer: of a module's own; None: it has none.
         precision: the context that it learns in.
         several: whether processes share the gradients.
+
+    Returns:
+        The names of frozen parameters that it changes by itself as it learns, as a moving average
+        of others.
 
     Raises:
         WorkloadError: it can't be used, with the reason.
@@ -269,6 +366,8 @@ def try_out(
         _make(made_of, model, shape[1:], outputs).load_state_dict(module.state_dict())
     with guarded(f"{name} can't be copied"):
         tried, sizes = copy.deepcopy(module).train(), _sizes(module)
+        still = frozen(tried)
+        begun = {name: each.clone() for name, each in still.items()}
     with guarded(f"{name} can't learn from inputs of the shape {shape}{few}"):
         with precision:
             given = tried(inputs.clone())
@@ -299,6 +398,7 @@ def try_out(
             "process"
         )
     module.train()
+    return frozenset(name for name, each in still.items() if not torch.equal(each, begun[name]))
 
 
 def _check_alone(module: nn.Module, inputs: Tensor, given: Tensor, name: str) -> None:
@@ -325,9 +425,10 @@ def _sizes(module: nn.Module) -> set[tuple[str, tuple[int, ...]]]:
 def _check_outputs(given: object, rows: int, outputs: int, name: str) -> None:
     wanted = (rows, outputs)
     if not isinstance(given, Tensor):
+        hint = ": have forward() return its .logits" if hasattr(given, "logits") else ""
         raise WorkloadError(
             f"{name} gives a {type(given).__name__} for {rows} row(s): a tensor of the shape "
-            f"{wanted} is needed"
+            f"{wanted} is needed{hint}"
         )
     if tuple(given.shape) != wanted or not given.is_floating_point():
         raise WorkloadError(
@@ -383,6 +484,6 @@ def _said(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "it ended the program (SystemExit)"
     words = error.msg if isinstance(error, SyntaxError) else str(error)
-    shown = printable(" ".join(words.split()))
+    shown = printable(" ".join(words.split())).rstrip(".")
     shown = shown if len(shown) <= _MOST_SAID else shown[:_MOST_SAID] + " …"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__

@@ -48,6 +48,7 @@ from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
     Optimisation,
     Position,
+    copied,
     mixed,
     module_losses,
     predict,
@@ -284,12 +285,14 @@ class Session:
         parameters = setting.parameters
         hardware.make_deterministic(parameters.seed, parameters.threads)
         start = setting.start
+        self._built_of = self._code()
+        code, own = self._built_of, parameters.own
         self._prepared = prepare(
             setting.dataset, parameters,
             recipe=start.preprocessing if start is not None else None,
             scale=start.target if start is not None else None,
+            raw_numbers=bool(code and own and own_model.takes_raw_numbers(code, own)),
         )  # fmt: skip
-        self._built_of = self._code()
         module = models.build(self._prepared.architecture, self._built_of)
         if start is not None:
             self._check_same("--start", start.digest)
@@ -318,8 +321,9 @@ class Session:
             rank=self._row_part, processes=divided.row_parts,
             is_even=parameters.may_normalise,
         )  # fmt: skip
+        self._unsteady = frozenset[str]()
         if parameters.own is not None:
-            self._try_out(module.to(team.device), parameters.own, inputs, labels)
+            self._unsteady = self._try_out(module.to(team.device), parameters.own, inputs, labels)
         # What is exported as training begins: whole, where it will be divided.
         is_exported = parameters.own is not None and team.leads and not setting.resume
         self._begun = copy.deepcopy(module).cpu().eval() if is_exported else None
@@ -328,6 +332,7 @@ class Session:
         self._optimisation = self._learner(module, parameters)
         self._writer = Writer(setting.output, setting.keyring, setting.identity, team)
         self._position = Position()
+        self._kept_digest = ""
         self._telemetry = Telemetry()
         self._exporter: Exporter | None = None
         self._started = 0.0
@@ -340,7 +345,7 @@ class Session:
         if self._grid is None:
             return Optimisation(
                 module, self._batches, parameters, self._team, task,
-                distillation=self._distillation(),
+                distillation=self._distillation(), unsteady=self._unsteady,
             )  # fmt: skip
         # Only here: it takes a second to import.
         from falaj.workloads.training.divided import DividedOptimisation  # noqa: PLC0415
@@ -385,8 +390,14 @@ class Session:
         digest = team.share(setting.code.digest.encode())
         return unpack(shared or b"", (digest or b"").decode(), setting.output / ARCHIVE)
 
-    def _try_out(self, module: nn.Module, own: OwnModel, inputs: Tensor, labels: Tensor) -> None:
-        """Refuse a team's own model that can't learn or be judged, before it trains."""
+    def _try_out(
+        self, module: nn.Module, own: OwnModel, inputs: Tensor, labels: Tensor
+    ) -> frozenset[str]:
+        """Refuse a team's own model that can't learn or be judged, before it trains.
+
+        Returns:
+            As `own_model.try_out`.
+        """
         parameters, task = self._setting.parameters, self._setting.dataset.task
         if parameters.label_smoothing and own_loss(module) is not None:
             raise WorkloadError(
@@ -394,7 +405,7 @@ class Session:
                 "own, which decides that; leave it out"
             )
         rows = self._batches.least_rows
-        own_model.try_out(
+        return own_model.try_out(
             module, own, (inputs[:rows], labels[:rows]), self._prepared.architecture.outputs,
             losses=lambda tried, given, wanted: module_losses(
                 tried, given, wanted, task, parameters.label_smoothing
@@ -420,7 +431,8 @@ class Session:
         if module is None:
             raise AssertionError("it is asked for once, where a model of a team's own begins")
         with own_randomness():
-            core = export_module(module, self._prepared.architecture.shape)
+            served = models.exported_of(module, self._setting.parameters.own)
+            core = export_module(served, self._prepared.architecture.shape)
             check_core(core.SerializeToString(), module, self._prepared.fit[0][:_EXPORTED_ROWS])
 
     def run(self) -> int:
@@ -714,8 +726,10 @@ class Session:
         context = records.context_of(setting.identity, records.CHECKPOINT)
         try:
             state = checkpoint.load(path, setting.keyring, context)
-            if state.get("base", self._base) != self._base:
-                raise WorkloadError(f"{path} holds what is added to other weights (--start)")
+            is_own = setting.parameters.own is not None
+            if state.get("base", "" if is_own else self._base) != self._base:
+                what = "the frozen weights that the model's code reads" if is_own else "--start"
+                raise WorkloadError(f"{path} holds what is added to other weights ({what})")
             found = state["optimisation"]
             if parts.PARTS in found and isinstance(self._optimisation, Optimisation):
                 state["optimisation"] = parts.whole_of_parts(
@@ -744,6 +758,11 @@ class Session:
     def _base(self) -> str:
         """Digest of the weights that a checkpoint doesn't hold; empty: it holds all."""
         parameters = self._setting.parameters
+        if isinstance(self._optimisation, Optimisation) and parameters.own is not None:
+            kept = self._optimisation.kept
+            if kept and not self._kept_digest:
+                self._kept_digest = checkpoint.numbers_digest(copied(dict(kept)))
+            return self._kept_digest
         return parameters.start if parameters.lora_rank else ""
 
     def _moment(self) -> dict[str, Any]:

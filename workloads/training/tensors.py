@@ -53,3 +53,16 @@ def numbers_of(tensor: Tensor) -> list[Any]:
 def modules_of(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """A module and all below it, each once, with its path; empty for the module itself."""
     return cast("Any", module).named_modules()
+
+
+def frozen(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that aren't learned, by all names that a state has for them.
+
+    Those that are tied to others have several.
+    """
+    state = module.state_dict(keep_vars=True).items()
+    return {
+        name: each
+        for name, each in state
+        if isinstance(each, nn.Parameter) and not each.requires_grad
+    }
