@@ -134,6 +134,7 @@ TRAINING = {
     "width": Bound(1, 16_384),
     **DECODER,
     "checkpoint_every": Bound(1, 100_000, default=1),
+    "checkpoint_steps": Bound(1, 1_000_000_000),
     "threads": Bound(1, 1_024),
     "shard": Bound(1, 1_024, default=1),
     "tensor": Bound(1, _HEADS.high, default=1),

@@ -410,7 +410,7 @@ class SnapshotSource(Source):
 
     def __init__(self, path: Path, name: str, keyring: KeyRing | None) -> None:
         super().__init__(path / snapshot.DESCRIPTION, name)
-        dataset = snapshot.open_dataset(path, keyring)
+        dataset = snapshot.require_whole(snapshot.open_dataset(path, keyring), "a batch")
         self.sealed = dataset.description.get("sealed") is True
         self.digest = dataset.digest
         self._columns: dict[str, Any] = dict(dataset.inputs)

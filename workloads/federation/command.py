@@ -89,7 +89,10 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
     from falaj.workloads.federation import coordinator  # noqa: PLC0415 - they import torch
     from falaj.workloads.federation.coordinator import Rounds, Rules  # noqa: PLC0415
     from falaj.workloads.federation.plan import Plan, Task  # noqa: PLC0415
-    from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import (  # noqa: PLC0415
+        open_dataset,
+        require_whole,
+    )
 
     _check(options)
     tokens = read_tokens(options.sites, "site")
@@ -102,7 +105,7 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
         options.noise > 0, options.seed,
     )  # fmt: skip
     rules = Rules(frozenset(tokens), least, options.round_seconds, options.noise)
-    dataset = open_dataset(options.dataset, keyring)
+    dataset = require_whole(open_dataset(options.dataset, keyring), "a federation")
     it = coordinator.federation(
         dataset, plan, rules, output=options.output, keyring=keyring, patience=options.patience
     )
@@ -125,13 +128,18 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
 
 def _site(options: argparse.Namespace, stop: StopRequest) -> int:
     from falaj.workloads.federation import site  # noqa: PLC0415 - imports torch
-    from falaj.workloads.training.snapshot import open_dataset  # noqa: PLC0415
+    from falaj.workloads.training.snapshot import (  # noqa: PLC0415
+        open_dataset,
+        require_whole,
+    )
 
     host, port = place("--coordinator", options.coordinator)
     token = read_token(options.token, "site")
     context = client_context(options.authority, options.certificate, options.key)
     link = Link(host, port, context, token, options.patience_seconds)
-    dataset = open_dataset(options.dataset, open_keyring(options.keyring))
+    dataset = require_whole(
+        open_dataset(options.dataset, open_keyring(options.keyring)), "a federation"
+    )
     progress = Progress(options.progress, True, lambda: None)
     return site.take_part(link, dataset, stop, progress)
 

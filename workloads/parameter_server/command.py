@@ -23,7 +23,12 @@ from falaj.workloads.training.command import add_hyperparameters
 from falaj.workloads.training.faults import status_of
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.snapshot import Dataset, open_dataset, open_keyring
+from falaj.workloads.training.snapshot import (
+    Dataset,
+    open_dataset,
+    open_keyring,
+    require_whole,
+)
 from falaj.workloads.training.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -181,7 +186,7 @@ def serve(options: argparse.Namespace, stop: StopRequest) -> int:
     listen = place("--listen", options.listen)
     context = server_context(options.authority, options.certificate, options.key)
     keyring = open_keyring(options.keyring)
-    dataset = open_dataset(options.dataset, keyring)
+    dataset = require_whole(open_dataset(options.dataset, keyring), "a parameter server")
     # Only here: they import torch, which takes a second.
     from falaj.workloads.parameter_server.listener import Listener  # noqa: PLC0415
     from falaj.workloads.parameter_server.server import run  # noqa: PLC0415
@@ -280,7 +285,9 @@ def take_part(options: argparse.Namespace, stop: StopRequest) -> int:
     host, port = place("--server", options.server)
     token = read_token(options.token, "worker")
     context = client_context(options.authority, options.certificate, options.key)
-    dataset = open_dataset(options.dataset, open_keyring(options.keyring))
+    dataset = require_whole(
+        open_dataset(options.dataset, open_keyring(options.keyring)), "a parameter server"
+    )
     from falaj.workloads.parameter_server.worker import Machine, Worker  # noqa: PLC0415
 
     link = Link(host, port, context, token, options.patience_seconds)

@@ -104,6 +104,7 @@ class Batches:
         processes: how many processes share each batch.
         is_even: whether all batches have as many rows, up to one, instead of a last one that may
             have a single row, of which a batch normalisation learns nothing. Default: False.
+        count: of an epoch's rows. Default: those of ``labels``.
     """
 
     def __init__(
@@ -119,10 +120,12 @@ class Batches:
         rank: int,
         processes: int,
         is_even: bool = False,
+        count: int | None = None,
     ) -> None:
         self._is_even = is_even
         self._inputs, self._labels, self._weights = inputs, labels, weights
-        self._batch_size = min(batch_size, len(labels))
+        self._count = len(labels) if count is None else count
+        self._batch_size = min(batch_size, self._count)
         self._accumulation = accumulation
         self._augmentation = augmentation
         self._seed, self._rank, self._processes = seed, rank, processes
@@ -130,7 +133,7 @@ class Batches:
     @property
     def steps(self) -> int:
         """Return the batches of an epoch."""
-        return -(-len(self._labels) // self._batch_size)
+        return -(-self._count // self._batch_size)
 
     @property
     def parts(self) -> int:
@@ -146,9 +149,27 @@ class Batches:
     @property
     def least_rows(self) -> int:
         """Return the rows of the smallest share, which is of the smallest batch."""
-        whole, steps = len(self._labels), self.steps
+        whole, steps = self._count, self.steps
         rows = whole // steps if self._is_even else whole - (steps - 1) * self._batch_size
         return max(1, rows // min(self._accumulation, rows) // self._processes)
+
+    def bounds(self, step: int) -> tuple[int, int]:
+        """Return where in the order of an epoch batch ``step`` begins and ends."""
+        if self._is_even:
+            # As `numpy.array_split`: the first ones have a row more.
+            least, more = divmod(self._count, self.steps)
+            begin = step * least + min(step, more)
+            return begin, begin + least + (step < more)
+        begin = step * self._batch_size
+        return begin, min(begin + self._batch_size, self._count)
+
+    def close(self) -> None:
+        """Let go of what reads rows; these are in memory, which nothing reads."""
+
+    def _draws(self, epoch: int, step: int, rows: int) -> NDArray[np.int64]:
+        """The random choices of a batch's rows."""
+        random = generator(self._seed, _AUGMENTATION, epoch, step)
+        return self._augmentation.draw(random, rows)
 
     def order(self, epoch: int) -> NDArray[np.int64]:
         """Return the rows of ``epoch`` in the order in which they are learned from."""
@@ -159,12 +180,8 @@ class Batches:
 
         A process without a row computes one at weight 0, so that all of them take part.
         """
-        if self._is_even:
-            rows = np.array_split(order, self.steps)[step]
-        else:
-            rows = order[step * self._batch_size : (step + 1) * self._batch_size]
-        random = generator(self._seed, _AUGMENTATION, epoch, step)
-        draws = self._augmentation.draw(random, len(rows))
+        rows = order[slice(*self.bounds(step))]
+        draws = self._draws(epoch, step, len(rows))
         weights = self._weights[rows]
         weights = weights / weights.sum()
         positions = np.arange(len(rows))
@@ -260,6 +277,10 @@ def prepare(
     """
     if dataset.family == language.FAMILY:
         return _prepare_text(dataset, parameters)
+    if (stream := dataset.stream) is not None:
+        described = stream["recipe"]
+        recipe = recipe or (TablePreprocessing.from_json(described) if described else None)
+        scale = scale or stream["scale"]
     rows = dataset.rows("train")
     labels = dataset.labels[rows]
     classification = dataset.task == "classification"
@@ -275,7 +296,7 @@ def prepare(
         )
     matrix = features(dataset, "train", recipe)
     scale = None if classification else scale or _scale(labels)
-    targets = _targets(labels, scale)
+    targets = tensor_of(targets_of(labels, scale))
     weights = np.ones(len(labels), dtype=np.float32)
     if classification:
         count = len(dataset.classes or [])
@@ -285,6 +306,8 @@ def prepare(
         _VALIDATION_SHARE[dataset.family],
         generator(parameters.seed, _VALIDATION),
     )
+    if stream is not None:  # the others are in shards
+        fit = validation = np.arange(len(labels))
     if len(validation) == 0:  # every class has but one training row: nothing else is left
         validation = fit
     fit_index, validation_index = tensor_of(fit), tensor_of(validation)
@@ -392,8 +415,14 @@ def _scale(labels: NDArray[Any]) -> dict[str, float]:
     return {"mean": float(values.mean()), "scale": float(values.std()) or 1.0}
 
 
-def _targets(labels: NDArray[Any], scale: dict[str, float] | None) -> Tensor:
+def targets_of(labels: NDArray[Any], scale: dict[str, float] | None) -> NDArray[Any]:
+    """Return what is learned of labels (N,): class numbers, or values in standard units.
+
+    Args:
+        labels: as they are in a dataset.
+        scale: {"mean", "scale"} of a regression's target; None: they are classes.
+    """
     if scale is None:
-        return tensor_of(np.array(labels, dtype=np.int64))
+        return np.array(labels, dtype=np.int64)
     standard = (labels.astype(np.float64) - scale["mean"]) / scale["scale"]
-    return tensor_of(standard.astype(np.float32))
+    return standard.astype(np.float32)

@@ -144,8 +144,8 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add(
         "--source",
         required=True,
-        help="digits, a .csv, .parquet or .txt file, a .jsonl file of conversations, or a folder "
-        "of pictures",
+        help="digits, a .csv, .parquet or .txt file, a .jsonl file of conversations, a folder of "
+        "pictures, or a folder of shards (.parquet, .arrow, .jsonl or .tar), which are streamed",
     )
     add("--target", help="column to predict (tables)")
     add(
@@ -265,6 +265,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--checkpoint-every", type=int, default=1, help="epochs between checkpoints (default 1)")
     add(
+        "--checkpoint-steps", type=int, metavar="STEPS",
+        help="between checkpoints within an epoch (default: of a streamed dataset 1,000, else "
+        "there are none)",
+    )  # fmt: skip
+    add(
         "--resume",
         default="auto",
         choices=("auto", "never"),
@@ -337,11 +342,16 @@ def _dataset(options: argparse.Namespace) -> int:
         options.source, options.target, options.task, options.encoding, options.seed,
         options.holdout, options.context, *_vocabulary(options),
     )  # fmt: skip
-    dataset = datasets.build(source)
-    path = None
-    if output is not None:
-        path = datasets.write(dataset, output, open_keyring(options.keyring))
-    description = {**dataset.description, "path": str(path) if path else None}
+    keyring, path = open_keyring(options.keyring), None
+    found = datasets.made_before(source, output, keyring) if output is not None else None
+    if found is not None:
+        description, path = found
+    else:
+        dataset = datasets.build(source)
+        description = dataset.description
+        if output is not None:
+            path = datasets.write(dataset, output, keyring)
+    description = {**description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
     return 0
 

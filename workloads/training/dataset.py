@@ -18,7 +18,14 @@ from falaj.workloads.files import replacing_folder, write_json_atomic
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
-from falaj.workloads.training import conversations, language, picture_folder, snapshot
+from falaj.workloads.training import (
+    conversations,
+    language,
+    picture_folder,
+    shard_files,
+    shards,
+    snapshot,
+)
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
@@ -195,7 +202,7 @@ class Source:
 
     Attributes:
         location: ``digits``, the path of a .csv, .parquet, .txt or .jsonl file, or a folder of
-            pictures.
+            pictures or of shards.
         target: the column to predict; digits, pictures and texts have their own.
         task: ``auto``, ``classification`` or ``regression``.
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
@@ -248,6 +255,8 @@ def build(source: Source) -> snapshot.Dataset:
             raise WorkloadError(
                 f"--{shown} is of texts, and {source.location} is none: leave it out"
             )
+    if _is_streamed(source):
+        return _streamed(source)
     if source.location == SOURCE:
         rows = _digits(source)
     elif is_folder:
@@ -311,6 +320,65 @@ def _described_as(
     }  # fmt: skip
     description["digest"] = snapshot.describe_identity(description)
     return snapshot.Dataset(description, inputs, labels, pairs)
+
+
+def made_before(
+    source: Source, output: Path, keyring: KeyRing | None
+) -> tuple[dict[str, Any], Path] | None:
+    """Return description and folder of a streamed dataset that was made of the same files before.
+
+    Args:
+        source: of the dataset.
+        output: folder that datasets are kept in.
+        keyring: that they are sealed with.
+
+    Returns:
+        None where there is none whole, or the source is no folder of shards, which is read anew.
+
+    Raises:
+        WorkloadError: an option is out of range, or a shard can't be read.
+    """
+    _check_options(source)
+    if not _is_streamed(source):
+        return None
+    from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
+
+    wanted = _wanted(source)
+    made_of = wanted.made_of(shard_set.digests(wanted.folder))
+    return shard_set.made_before(made_of, output, keyring)
+
+
+def _is_streamed(source: Source) -> bool:
+    path = Path(source.location)
+    if source.location == SOURCE or not path.is_dir():
+        return False
+    return shard_files.holds_shards(path)
+
+
+def _wanted(source: Source) -> Any:
+    from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
+
+    return shard_set.Wanted(
+        Path(source.location), source.target, source.task, source.seed, source.holdout
+    )
+
+
+def _streamed(source: Source) -> snapshot.Dataset:
+    from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
+
+    made = shard_set.make(_wanted(source))
+    rows, stream = _Rows(made.inputs, made.labels, made.fields), made.stream
+    content = snapshot.digest([[each["name"], each["sha256"]] for each in stream["sources"]])
+    notes = _notes(replace(rows, fields={**rows.fields, "classes": None}))
+    dataset = _described_as(
+        source, content, rows, train=made.sample, held_out=made.held_out, notes=notes
+    )
+    description = dataset.description
+    description["rows"]["total"] += stream["rows"]
+    description["rows"]["train"] += stream["rows"]
+    description[snapshot.STREAM] = stream
+    description["digest"] = snapshot.describe_identity(description)
+    return replace(dataset, rest=made.rest)
 
 
 def _check_language(source: Source, what: str) -> None:
@@ -543,6 +611,8 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
         data = snapshot.encode(dataset.inputs, dataset.labels, target, dataset.pairs)
         context = snapshot.context_of(dataset.digest)
         write_artifact(stage / snapshot.DATA, data, keyring, context)
+        if dataset.rest is not None:
+            shards.write(stage, dataset.rest(), dataset, keyring)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         description = {**dataset.description, "sealed": keyring is not None, "created": created}
         write_json_atomic(stage / snapshot.DESCRIPTION, description)
@@ -735,7 +805,9 @@ def _is_whole(path: Path, keyring: KeyRing | None) -> bool:
     if not artifact_path(path / snapshot.DATA, keyring).exists():
         return False
     try:
-        snapshot.open_dataset(path, keyring)
+        dataset = snapshot.open_dataset(path, keyring)
+        if dataset.stream is not None:
+            shards.Shards(dataset).check_there()
     except WorkloadError:
         return False
     return True

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import filelock
 import numpy as np
@@ -50,6 +51,8 @@ from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tracking import Destination
 
 _LOCK = ".lock"
+STREAMED_CHECKPOINT_STEPS = 1_000
+"""Between checkpoints within an epoch of a streamed dataset, whose epochs may be long."""
 _WAIT_SECONDS = 10
 """For a run whose starter was killed: it writes a checkpoint and ends."""
 
@@ -225,6 +228,7 @@ def resolve(
     if values["lora_rank"] and requested.learning_rate is None:
         values["learning_rate"] = LOW_RANK_RATE
     rows = int(dataset.description["rows"]["train"])
+    values["checkpoint_steps"] = requested.checkpoint_steps or 0
     values["code"] = code.digest if code is not None else ""
     own = code is not None
     values["teacher"] = teacher.digest if teacher is not None else ""
@@ -236,6 +240,7 @@ def resolve(
         if values[name] is None:
             values[name] = default
     _check_text(requested, dataset)
+    _check_stream(requested, dataset, values)
     _check_pictures(requested, dataset)
     defaults = family_defaults(dataset.family, rows, own=own, model=values["model"])
     for name, default in defaults.items():
@@ -250,7 +255,7 @@ def resolve(
     values["threads"] = requested.threads or default_threads(here, size)
     values["device"] = hardware.resolve_device(requested.device, here)
     values["precision"] = hardware.resolve_precision(requested.precision, values["device"])
-    if requested.class_weights == "auto" or dataset.classes is None:
+    if values["class_weights"] == "auto" or dataset.classes is None:
         labels = np.asarray(dataset.labels[dataset.rows("train")])
         # A table's probabilities are to fit its shares; weights would shift them.
         rare = dataset.family == "images" and batches.is_imbalanced(
@@ -284,6 +289,22 @@ def _check_text(requested: Requested, dataset: Dataset) -> None:
             f"--class-weights {requested.class_weights} is of classifications, and this dataset "
             "is a text: use auto or none"
         )
+
+
+def _check_stream(requested: Requested, dataset: Dataset, values: dict[str, Any]) -> None:
+    """Refuse what has to be known of all rows before one is learned from, and choose none."""
+    if dataset.stream is None:
+        return
+    if requested.class_weights not in ("auto", "none"):
+        raise WorkloadError(
+            f"--class-weights {requested.class_weights} needs the classes of all rows in memory, "
+            "and this dataset is streamed: use auto or none; a loss of a model of your own may "
+            "weigh classes"
+        )
+    values["class_weights"] = "none"
+    values["checkpoint_steps"] = requested.checkpoint_steps or STREAMED_CHECKPOINT_STEPS
+    if values["model"] == "auto":
+        values["model"] = "network"  # trees need all rows at once
 
 
 def _check_prunable(requested: Requested, dataset: Dataset) -> None:

@@ -17,8 +17,8 @@ from falaj.workloads.training.snapshot import digest
 
 _CHOICES = CHOICES["training"]
 _WITHOUT_EFFECT = {
-    "processes", "threads", "device", "accumulation", "checkpoint_every", "shard", "tensor",
-    "pipeline", "recompute",
+    "processes", "threads", "device", "accumulation", "checkpoint_every", "checkpoint_steps",
+    "shard", "tensor", "pipeline", "recompute",
 }  # fmt: skip
 
 DISTILLATION = {name: TRAINING[name].usual for name in ("distil_temperature", "distil_weight")}
@@ -57,6 +57,7 @@ class Requested:
     heads: int | None = None
     key_value_heads: int | None = None
     checkpoint_every: int = int(TRAINING["checkpoint_every"].usual)
+    checkpoint_steps: int | None = None
     threads: int | None = None
     shard: int = 1
     tensor: int = 1
@@ -103,6 +104,7 @@ class Parameters:
         heads: of a decoder's layer; 0 likewise.
         key_value_heads: of keys and values in a decoder's layer; 0 likewise.
         checkpoint_every: epochs between checkpoints.
+        checkpoint_steps: steps between checkpoints within an epoch; 0: there are none within it.
         threads: CPU threads of each process.
         shard: processes that each hold a part of weights, gradients and the optimiser's numbers.
         tensor: processes that each hold a part of every layer's matrices.
@@ -141,6 +143,7 @@ class Parameters:
     width: int
     checkpoint_every: int
     threads: int
+    checkpoint_steps: int = 0
     layers: int = 0
     heads: int = 0
     key_value_heads: int = 0
@@ -195,7 +198,7 @@ class Parameters:
             without |= {"teacher", *DISTILLATION}
         if not self.lora_rank:
             without |= LOW_RANK
-        unused = ("prune", "quantisation_aware", "start")
+        unused = ("prune", "quantisation_aware", "start", "checkpoint_steps")
         without |= {name for name in unused if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in without}
 

@@ -7,7 +7,7 @@ import struct
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ MOST_PIXELS: Final = 50_000_000
 _FORMATS: Final = ("BMP", "JPEG", "PNG", "WEBP")
 _DEEP: Final = 257.0
 """What a step of 8 bits is in 16 bits."""
-_BROKEN: Final = (
+BROKEN: Final = (
     OSError,
     SyntaxError,
     ValueError,
@@ -77,9 +77,7 @@ def read(folder: Path) -> Pictures:
     files = [path for paths in found.values() for path in paths]
     labels = np.repeat(np.arange(len(found)), [len(paths) for paths in found.values()])
     with warnings.catch_warnings():
-        # What notes of cameras are like is nothing that a person here can mend.
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        take_warnings()
         images = _squares(files, folder)
     kept, twice, contrary = _once(images, labels)
     images, labels = images[kept], labels[kept]
@@ -96,22 +94,31 @@ def read(folder: Path) -> Pictures:
     return Pictures(channels_first, labels.astype(np.int64), list(found), twice, contrary)
 
 
+def take_warnings() -> None:
+    """Refuse pictures that claim to be huge, and say nothing of others.
+
+    What notes of cameras are like is nothing that a person here can mend.
+    """
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("error", Image.DecompressionBombWarning)
+
+
 def _squares(files: list[Path], folder: Path) -> Pixels:
     """All pictures in one size: `SIDE`, or that of the largest where all are smaller."""
     broken: dict[Path, str] = {}
     sizes: list[int] = []
     for path in files:
         try:
-            sizes.append(_size(path))
-        except _BROKEN as error:
-            broken[path] = _reason(error)
+            sizes.append(looked_at(path)[0])
+        except BROKEN as error:
+            broken[path] = reason(error)
     side = min(SIDE, max(sizes, default=0))
     images = np.zeros((len(files), side, side, 3), dtype=np.uint8)
     for place, path in enumerate(files if side >= SMALLEST_SIDE else ()):
         try:
-            images[place] = _square(path, side)
-        except _BROKEN as error:
-            broken[path] = _reason(error)
+            images[place] = square(path, side)
+        except BROKEN as error:
+            broken[path] = reason(error)
     if broken:
         named = [f"{path.relative_to(folder)} ({why})" for path, why in broken.items()]
         raise WorkloadError(
@@ -125,17 +132,17 @@ def _squares(files: list[Path], folder: Path) -> Pixels:
     return images
 
 
-def _size(path: Path) -> int:
-    """The shorter side, in pixels, by the file's first bytes alone."""
-    with Image.open(path, formats=_FORMATS) as image:
+def looked_at(file: Path | BinaryIO) -> tuple[int, bool]:
+    """Return the shorter side in pixels, and whether it is grey, by the first bytes alone."""
+    with Image.open(file, formats=_FORMATS) as image:
         if image.width * image.height > MOST_PIXELS:
             raise ValueError(f"{image.width}x{image.height} pixels, {MOST_PIXELS:,} are allowed")
-        return min(image.size)
+        return min(image.size), image.mode in {"1", "L", "LA", "La"}
 
 
-def _square(path: Path, side: int) -> Pixels:
-    """One picture in colour, (side, side, 3)."""
-    with Image.open(path, formats=_FORMATS) as opened:
+def square(file: Path | BinaryIO, side: int) -> Pixels:
+    """Return one picture in colour, (side, side, 3), as `read` cuts them."""
+    with Image.open(file, formats=_FORMATS) as opened:
         # What a JPEG has more than twice of isn't even decoded.
         opened.draft(None, (2 * side, 2 * side))
         image = _plain(ImageOps.exif_transpose(opened))
@@ -169,5 +176,6 @@ def _once(images: Pixels, labels: NDArray[np.int64]) -> tuple[list[int], int, in
     return kept, len(images) - len(kept), contrary
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Return why a file is no picture."""
     return "no picture" if isinstance(error, UnidentifiedImageError) else str(error)

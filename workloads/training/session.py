@@ -65,9 +65,11 @@ from falaj.workloads.training.progress import (
     duration,
     finite_or_none,
 )
+from falaj.workloads.training.shards import Shards
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.streamed import StreamedBatches
 from falaj.workloads.training.tensors import numbers_of, own_randomness
 
 if TYPE_CHECKING:
@@ -178,7 +180,10 @@ def finish(
         },
         "epochs": position.epoch - position.skipped,
         "ended": position.ended,
-        "timings": {"training_seconds": round(position.seconds, 3)},
+        "timings": {
+            "training_seconds": round(position.seconds, 3),
+            "rows_share": _rows_share(position.history),
+        },
         "utilisation": utilisation,
         "environment": hardware.describe(setting.parameters.device),
         "code": records.code_version(),
@@ -187,6 +192,15 @@ def finish(
     }
     write_json_atomic(setting.output / records.RECORD, record)
     return record
+
+
+def _rows_share(history: list[dict[str, Any]]) -> float:
+    """The share of all epochs' time in which the first process waited for rows."""
+    before = waited = 0.0
+    for line in history:
+        waited += line["rows_share"] * (line["seconds"] - before)
+        before = line["seconds"]
+    return round(waited / before, 4) if before > 0 else 0.0
 
 
 def evaluate(
@@ -314,13 +328,7 @@ class Session:
         self._judges_with_others = team.processes > 1 and (self._grid is not None or not counts)
         inputs, labels = (tensor.to(team.device) for tensor in self._prepared.fit)
         self._validation = tuple(tensor.to(team.device) for tensor in self._prepared.validation)
-        self._batches = Batches(
-            inputs, labels, self._prepared.fit_weights,
-            batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
-            augmentation=self._prepared.augmentation, seed=parameters.seed,
-            rank=self._row_part, processes=divided.row_parts,
-            is_even=parameters.may_normalise,
-        )  # fmt: skip
+        self._batches = self._batches_of(inputs, labels, divided.row_parts)
         self._unsteady = frozenset[str]()
         if parameters.own is not None:
             self._unsteady = self._try_out(module.to(team.device), parameters.own, inputs, labels)
@@ -337,6 +345,24 @@ class Session:
         self._exporter: Exporter | None = None
         self._started = 0.0
         self._from_checkpoint = 0.0
+
+    def _batches_of(self, inputs: Tensor, labels: Tensor, parts: int) -> Batches:
+        """What gives the rows: those at hand, or those of a streamed dataset's shards."""
+        parameters, prepared = self._setting.parameters, self._prepared
+        dataset = self._setting.dataset
+        if dataset.stream is None:
+            return Batches(
+                inputs, labels, prepared.fit_weights,
+                batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
+                augmentation=prepared.augmentation, seed=parameters.seed,
+                rank=self._row_part, processes=parts, is_even=parameters.may_normalise,
+            )  # fmt: skip
+        return StreamedBatches(
+            Shards(dataset), prepared, self._team.device,
+            batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
+            seed=parameters.seed, rank=self._row_part, processes=parts,
+            is_even=parameters.may_normalise,
+        )  # fmt: skip
 
     def _learner(
         self, module: nn.Module, parameters: Parameters
@@ -447,6 +473,7 @@ class Session:
                 if not self._epoch():
                     return self._stopped()
         finally:
+            self._batches.close()
             utilisation = self._telemetry.stop()
             if self._exporter is not None:
                 self._exporter.close()
@@ -539,6 +566,10 @@ class Session:
             loss += step_loss
             norm += step_norm
             position.step += 1
+            every = parameters.checkpoint_steps
+            if every and position.step % every == 0 and position.step < self._batches.steps:
+                position.loss, position.gradient_norm = float(loss), float(norm)
+                self._checkpoint()
         self._close_epoch(float(loss), float(norm))
         last = position.ended is not None
         if last or position.epoch % parameters.checkpoint_every == 0:

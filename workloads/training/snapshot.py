@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,6 +69,11 @@ DATA = "data.parquet"
 _PAIRS = METADATA.encode()
 
 Part = Literal["train", "held_out"]
+ShardRows = tuple[dict[str, NDArray[Any]], NDArray[Any]]
+"""A shard's inputs by name, and its labels."""
+
+STREAM = "stream"
+"""Of a description: what of the training part lies in shards."""
 
 _IDENTITY = (
     "format", "family", "task", "target", "classes", "features", "seed", "holdout",
@@ -86,12 +92,26 @@ class Dataset:
             NaN, or str objects (rows,) with "" where missing (texts, dates and words).
         labels: int64 class numbers, or float64 values, (rows,).
         pairs: vocabulary of a text whose tokens aren't its characters.
+        folder: that it was read from. Default: it is being made.
+        keyring: the keys it is sealed with. Default: it is plain.
+        rest: of a streamed dataset that is being made, gives the rows of its shards.
+
+    Of a streamed dataset the rows are the sample that training is validated with, and what is held
+    out; `shards.Shards` has the others.
     """
 
     description: dict[str, Any]
     inputs: dict[str, NDArray[Any]]
     labels: NDArray[Any]
     pairs: BytePairs | None = None
+    folder: Path | None = None
+    keyring: KeyRing | None = None
+    rest: Callable[[], Iterator[ShardRows]] | None = None
+
+    @property
+    def stream(self) -> dict[str, Any] | None:
+        """Return what of the training part lies in shards; None: all rows are at hand."""
+        return self.description.get(STREAM)
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -146,8 +166,9 @@ class Dataset:
         return conversations.wanted(tokens, after, template, vocabulary)
 
     def rows(self, part: Part) -> slice:
-        """Return where the rows of ``part`` lie."""
-        train = int(self.description["rows"]["train"])
+        """Return where the rows of ``part`` lie; of a streamed dataset, those at hand."""
+        stream = self.stream
+        train = int(self.description["rows"]["train"] if stream is None else stream["sample"])
         return slice(0, train) if part == "train" else slice(train, None)
 
 
@@ -162,7 +183,8 @@ def vocabulary_of(
 
 def describe_identity(description: dict[str, Any]) -> str:
     """Return the digest over the fields of ``description`` that make a dataset what it is."""
-    return digest({key: description[key] for key in _IDENTITY})
+    also = (STREAM,) if STREAM in description else ()
+    return digest({key: description[key] for key in (*_IDENTITY, *also)})
 
 
 def digest_rows(inputs: dict[str, NDArray[Any]], labels: NDArray[Any]) -> str:
@@ -233,7 +255,7 @@ def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
         if describe_identity(description) != description["digest"]:
             raise WorkloadError(changed)
         data = read_artifact(path / DATA, keyring, context_of(description["digest"]))
-        inputs, labels, noted = _decode(data, description)
+        inputs, labels, noted = decode(data, description)
         pairs = None
         if (described := described_pairs(description)) is not None:
             pairs = of_bytes(noted[_PAIRS])
@@ -243,12 +265,31 @@ def open_dataset(path: Path, keyring: KeyRing | None) -> Dataset:
         raise WorkloadError(changed) from error
     if digest_rows(inputs, labels) != description["stored_digest"]:
         raise WorkloadError(changed)
-    return Dataset(description, inputs, labels, pairs)
+    return Dataset(description, inputs, labels, pairs, path, keyring)
 
 
-def _decode(
+def require_whole(dataset: Dataset, what: str) -> Dataset:
+    """Return a dataset whose rows are all at hand.
+
+    Raises:
+        WorkloadError: it is a streamed one, which ``what`` has no use for.
+    """
+    if dataset.stream is not None:
+        raise WorkloadError(
+            f"the dataset in {dataset.folder} is streamed from shards, and {what} needs all rows "
+            "in memory: make a dataset of one table (--source FILE)"
+        )
+    return dataset
+
+
+def decode(
     data: bytes, description: dict[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], NDArray[Any], dict[bytes, bytes]]:
+    """Return inputs, labels, and what is noted beside them, of what `encode` wrote.
+
+    Raises:
+        pyarrow.ArrowException, KeyError, ValueError: it is something else.
+    """
     # Arrow's thread pools and torch's in one process sometimes abort it at its end ("terminate
     # called without an active exception"): one thread is enough here.
     table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)

@@ -267,7 +267,7 @@ def _shown(value: Any) -> str:
 
 
 MAXIMUM_CLASSES = 1_000
-_FEW_WHOLE_NUMBERS = 20
+FEW_WHOLE_NUMBERS = 20
 """A numeric target with up to this many different whole numbers is taken for classes."""
 
 
@@ -312,7 +312,7 @@ def interpret_target(column: Column, task: str) -> Target:
     whole = column.kind == "numeric" and bool(np.all(distinct == np.round(distinct)))
     chosen = task
     if task == "auto":
-        few = whole and len(distinct) <= _FEW_WHOLE_NUMBERS
+        few = whole and len(distinct) <= FEW_WHOLE_NUMBERS
         chosen = "classification" if column.kind != "numeric" or few else "regression"
     if chosen == "regression":
         if column.kind != "numeric":
