@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from falaj.components.specification.limits import Between, OneOf
+from falaj.components.specification.limits import Between, OneOf, TextRule
 
 _FILE = Path(__file__).with_suffix(".json")
 
@@ -37,6 +37,14 @@ class WorkloadChoice(OneOf):
     def words(self) -> tuple[str, ...]:
         """All of them."""
         return tuple(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class WorkloadForm(TextRule):
+    """The form of one text that a workload takes."""
+
+    default: str | None = None
+    """The text that holds where none is given; None: that isn't always the same."""
 
 
 @cache
@@ -72,6 +80,22 @@ def choice(workload: str, option: str) -> WorkloadChoice:
     """
     found = _all()[workload][option]
     return WorkloadChoice(tuple(found["words"]), default=found["default"])
+
+
+def form(workload: str, option: str) -> WorkloadForm:
+    """The form of a text, and its default.
+
+    Args:
+        workload: ``registry``, ``tracking``, ``watch`` or ``repair``.
+        option: its name with ``_``.
+
+    Raises:
+        KeyError: there is no such text.
+    """
+    found = _all()[workload][option]
+    return WorkloadForm(
+        f"^{found['pattern']}$", found["rule"], found["example"], found.get("default")
+    )
 
 
 def endings(of: str) -> tuple[str, ...]:
