@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from falaj.workloads.bounds import FORMS
 from tests.newcomer.documents import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,6 +103,40 @@ def test_a_regular_expression_stands_once_in_a_package(package: str) -> None:
         for text, paths in found.items()
         if len(paths) > 1 and len(text) >= SHORTEST and text not in ALIKE
     }, "one module has it, and the others import it from there"
+
+
+#: Regular expressions of workloads that others have as well: what they are of.
+ALIKE_BESIDE_WORKLOADS = {
+    "[0-9a-f]{64}": "a SHA-256 in hexadecimal digits",
+    "sha256:[0-9a-f]{64}": "a digest of OCI's",
+    "[0-9a-f]{32}": "a number of 128 bits",
+    "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?": "a label of DNS (RFC 1123)",
+    "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?": "a subdomain of DNS (RFC 1123)",
+    "[A-Za-z_][A-Za-z0-9_]*": "a name of Python's, of an environment's variable",
+}
+
+
+def test_a_form_of_a_workloads_text_is_typed_nowhere_else() -> None:
+    def bare(text: str) -> str:
+        return text.removeprefix("^").removesuffix("$").replace("(?:", "(")
+
+    forms = {bare(form.pattern) for of in FORMS.values() for form in of.values()}
+    stated = set(forms)
+    typed: defaultdict[str, set[str]] = defaultdict(set)
+    for path, tree in trees().items():
+        texts = {
+            bare(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        if path.startswith("workloads/"):
+            stated |= {bare(text) for text in expressions(tree) if len(text) >= SHORTEST}
+            texts &= forms if path != "workloads/bounds.py" else set()
+        for text in texts:
+            typed[text].add(path)
+    found = {text: sorted(typed[text]) for text in stated if text in typed}
+    assert not {text: paths for text, paths in found.items() if text not in ALIKE_BESIDE_WORKLOADS}
+    assert {*ALIKE_BESIDE_WORKLOADS} <= {*found}, "what no longer stands twice needs no reason"
 
 
 #: Constants that are equal and can't be one, or are two facts: why. By their parts in order.

@@ -1,4 +1,5 @@
-"""What the workloads' options may be, each bound, list of words and fixed number stated once.
+"""What the workloads' options may be: each bound, list of words, form of texts and fixed number,
+stated once.
 
 Whoever calls a workload learns them from a file that this module writes, and that a test
 compares with it::
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -98,6 +100,43 @@ class Choice:
         """
         if given not in self.words:
             raise WorkloadError(f"{option} is {given!r}: allowed are {', '.join(self.words)}")
+
+
+@dataclass(frozen=True)
+class Form:
+    """Texts of a form.
+
+    Attributes:
+        pattern: regular expression of the whole text, without anchors, that Python, JavaScript and
+            Rust read alike.
+        rule: the same in words, as in "allowed: 1 to 64 small letters".
+        example: a text of the form.
+        default: what holds where none is given; None: that isn't always the same.
+    """
+
+    pattern: str
+    rule: str
+    example: str
+    default: str | None = None
+
+    def allows(self, value: object) -> bool:
+        """Tell whether a value is a text of the form."""
+        return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
+
+    def check(self, option: str, given: str) -> None:
+        """Refuse what isn't of the form.
+
+        Args:
+            option: its name, as in ``--alias``.
+            given: its value.
+
+        Raises:
+            WorkloadError: names the option, what was given and what is allowed.
+        """
+        if not self.allows(given):
+            raise WorkloadError(
+                f"{option} is {given!r}: allowed: {self.rule}, such as {self.example}"
+            )
 
 
 def _plain(value: float) -> str:
@@ -199,11 +238,6 @@ EXPERIMENT = {
 """Of ``experiment`` in ``service.json``: of the keys, per cent that a candidate answers, and how
 long it is waited for before the version that serves answers in its stead."""
 
-EXPERIMENT_TEXTS = {
-    "key": r"^[A-Za-z][A-Za-z0-9-]{0,63}$",
-    "name": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-}
-"""Forms of its header's name and of its own."""
 EXPERIMENT_TAKEN = tuple(sorted(each.decode() for each in KNOWN | {ARM}))
 """Headers that mean something to the server, of which none is an experiment's key."""
 
@@ -314,6 +348,80 @@ own changed (``local``); rows are a dataset that all of them have, or each one's
 ``weights`` what the model does on its way back. ``scopes`` are what tokens and certificates let
 their holders do at a server."""
 
+_LABEL_KEY = (
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
+
+_NAMED = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+FORMS = {
+    "registry": {
+        "model": Form(
+            _NAMED,
+            "1 to 64 letters, digits, '.', '_' and '-', first a letter or a digit",
+            "credit",
+        ),
+        "published": Form(
+            r"(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*",
+            "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",
+            "churn",
+        ),
+        "alias": Form(
+            r"[a-z][a-z0-9-]{0,63}",
+            "1 to 64 small letters, digits and '-', first a letter",
+            "candidate",
+        ),
+    },
+    "experiment": {
+        "key": Form(
+            r"[A-Za-z][A-Za-z0-9-]{0,63}",
+            "1 to 64 letters, digits and '-', from a letter on, and no header that means "
+            "something to the server",
+            "x-customer",
+        ),
+        "name": Form(
+            _NAMED,
+            "1 to 64 letters, digits, '.', '_' and '-', from a letter or digit on",
+            "prices-2027",
+        ),
+    },
+    "tracking": {
+        "server": Form(
+            r"(?:https://[A-Za-z0-9\[][^\s@#?]{0,1999}"
+            r"|http://(?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]{1,5})?(?:/[^\s@#?]*)?)",
+            "an address that starts with https://, or of loopback with http://, without a name or "
+            "password in it",
+            "https://mlflow.example.ae",
+        ),
+        "experiment": Form(
+            r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,199}",
+            "1 to 200 letters, digits, blanks and . _ / -, first a letter or a digit",
+            "churn",
+            default="falaj",
+        ),
+    },
+    "watch": {
+        "webhook": Form(
+            r"https://[A-Za-z0-9\[][^\s@#]{0,1999}",
+            "an address that starts with https://, without a name or password in it",
+            "https://hooks.example.ae/falaj",
+        ),
+    },
+    "repair": {
+        "key": Form(_LABEL_KEY, "a key as labels of Kubernetes have it", "example.ae/broken"),
+        "percentage": Form(r"[0-9]{1,3}%", "a whole number of percent", "10%"),
+        "condition": Form(
+            rf"{_LABEL_KEY}=(?:True|False)", "TYPE=True or TYPE=False", "GPUMissing=True"
+        ),
+    },
+}
+"""The form of texts, by workload. A model that is ``published`` has a name that registries take
+for a repository's as well:
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
+An alias is no number, so that it hides no version. Keys of labels and taints are Kubernetes':
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/"""
+
 ENDINGS = {"texts": (".txt", ".md"), "conversations": (".jsonl",)}
 """Of the names of files from which a language model learns: texts, and conversations."""
 
@@ -357,15 +465,16 @@ def document() -> str:
     }
     for of, choices in CHOICES.items():
         found.setdefault(of, {}).update({name: asdict(each) for name, each in choices.items()})
+    for of, forms in FORMS.items():
+        found.setdefault(of, {}).update({name: _entry(each) for name, each in forms.items()})
     fixed = {
-        "endings": ENDINGS, "image": IMAGE, "gang": GANG,
-        "experiment_texts": EXPERIMENT_TEXTS, "experiment_taken": EXPERIMENT_TAKEN,
+        "endings": ENDINGS, "image": IMAGE, "gang": GANG, "experiment_taken": EXPERIMENT_TAKEN
     }  # fmt: skip
     return json.dumps({**found, **fixed}, indent=1) + "\n"
 
 
-def _entry(bound: Bound) -> dict[str, object]:
-    return {key: value for key, value in asdict(bound).items() if value is not None}
+def _entry(option: Bound | Form) -> dict[str, object]:
+    return {key: value for key, value in asdict(option).items() if value is not None}
 
 
 if __name__ == "__main__":

@@ -12,14 +12,7 @@ from falaj.components.kubernetes._placed import PROTECTED, InCluster, check_secr
 from falaj.components.kubernetes._secrets import external_secret
 from falaj.components.kubernetes._validation import private_ranges
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.limits import TextRule
 
-ALIAS: Final = TextRule(
-    r"^[a-z][a-z0-9-]{0,63}$",
-    "a small letter, then at most 63 of a-z, 0-9 and '-'",
-    "candidate",
-)
-"""`falaj.workloads.registry`'s rule for names of aliases."""
 _PEM: Final = re.compile(
     r"\s*(-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+"
 )

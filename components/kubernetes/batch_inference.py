@@ -42,12 +42,12 @@ from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     DEFAULT_PACKAGE_MIB,
     DIGEST,
-    MODEL,
     OBJECT,
     PACKAGE_MIB,
     VERSION,
     OneOf,
 )
+from falaj.components.specification.model_names import PUBLISHED_MODEL
 from falaj.components.specification.workload_bounds import bound, choice
 
 _FORMAT: Final = choice("batch", "format")
@@ -72,7 +72,7 @@ class BatchInferenceArgs(AdmittedArgs):
     results: NotRequired[Annotated[str, OBJECT]]
     """Name of the volume claim that predictions are kept in, sealed: a file system that many pods
     write to (`StorageClasses` has ``falaj-files``). Default: that of ``data``."""
-    model: Annotated[str, MODEL]
+    model: Annotated[str, PUBLISHED_MODEL]
     """Name of the model, whose versions are ``models/<name>`` below ``registry``."""
     version: Annotated[int, VERSION]
     """Version of the model."""

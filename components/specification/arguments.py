@@ -91,7 +91,8 @@ class SameAs:
     """That an argument is one of another class, under a name of its own here.
 
     Limit, default and meaning stand there; a text below it here says what else holds. A key of a
-    stack's settings, whose type says the limit, has the meaning alone from there.
+    stack's settings, whose type says the limit, has the meaning from there, and the default where
+    it has none.
     """
 
     arguments: type

@@ -14,7 +14,6 @@ from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     DIGEST,
-    MODEL,
     PORT,
     VERSION,
     Between,
@@ -31,6 +30,7 @@ from falaj.components.specification.machine_choice import (
     machine_notes,
     machine_zones,
 )
+from falaj.components.specification.model_names import PUBLISHED_MODEL
 from falaj.components.specification.node_pools import checked_name
 from falaj.components.specification.placed import (
     LOG_DAYS,
@@ -205,7 +205,7 @@ class CpuInferenceTierArgs(PlacedArgs):
     ``keyring.json``, ``kek-*.key``, ``signing.pub.pem`` and ``tokens.jwks.json``. Default on AWS:
     a secret is made under ``data_key_id``, empty until a deployer fills it; needed on
     Azure: resource id of a Key Vault secret (``…/vaults/NAME/secrets/NAME``)."""
-    model: Annotated[str, MODEL]
+    model: Annotated[str, PUBLISHED_MODEL]
     """Name of the model in its packages."""
     version: Annotated[int, VERSION]
     """Number of the version that is served."""

@@ -211,8 +211,6 @@ EMAIL: Final = TextRule(
 #: Both clouds send a budget's alert to ten addresses at most: https://docs.aws.amazon.com/
 #: cost-management/latest/userguide/management-limits.html
 MOST_EMAILS: Final = 10
-#: Names of models that registries take as well: https://github.com/opencontainers/
-#: distribution-spec/blob/main/spec.md#pulling-manifests
 SERVICE: Final = TextRule(
     r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$",
     "1 to 40 of a-z, 0-9 and '-', first a letter, last no '-'",
@@ -226,11 +224,6 @@ PIPELINE: Final = TextRule(
 )
 """Names of pipelines: with a run's number, and what Kubernetes adds to names of pods, at most 63
 characters."""
-MODEL: Final = TextRule(
-    r"^(?=.{1,64}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$",
-    "1 to 64 lower-case letters and digits, with single '.', '_' or '-' between them",
-    "churn",
-)
 #: Of a model's versions in a registry of models.
 VERSION: Final = Between(1, 999_999_999)
 #: Sizes of a model's package, in MiB, that volumes for it are made for.

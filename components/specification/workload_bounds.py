@@ -39,6 +39,14 @@ class WorkloadChoice(OneOf):
         return tuple(map(str, self.values))
 
 
+@dataclass(frozen=True)
+class WorkloadForm(TextRule):
+    """The form of one text that a workload takes."""
+
+    default: str | None = None
+    """The text that holds where none is given; None: that isn't always the same."""
+
+
 @cache
 def _all() -> dict[str, dict[str, Any]]:
     return json.loads(_FILE.read_text(encoding="utf-8"))
@@ -74,6 +82,22 @@ def choice(workload: str, option: str) -> WorkloadChoice:
     return WorkloadChoice(tuple(found["words"]), default=found["default"])
 
 
+def form(workload: str, option: str) -> WorkloadForm:
+    """The form of a text, and its default.
+
+    Args:
+        workload: ``registry``, ``experiment``, ``tracking``, ``watch`` or ``repair``.
+        option: its name with ``_``.
+
+    Raises:
+        KeyError: there is no such text.
+    """
+    found = _all()[workload][option]
+    return WorkloadForm(
+        f"^{found['pattern']}$", found["rule"], found["example"], found.get("default")
+    )
+
+
 def endings(of: str) -> tuple[str, ...]:
     """How names of files end.
 
@@ -97,17 +121,8 @@ class FreeHeader(TextRule):
 
 def experiment_key() -> FreeHeader:
     """The name of the header that an experiment goes by."""
-    rule = (
-        "1 to 64 letters, digits and '-', from a letter on, and no header that means something to "
-        "the server"
-    )
-    return FreeHeader(_all()["experiment_texts"]["key"], rule, "x-customer")
-
-
-def experiment_name() -> TextRule:
-    """What an experiment is called."""
-    rule = "1 to 63 letters, digits, '.', '_' and '-', from a letter or digit on"
-    return TextRule(_all()["experiment_texts"]["name"], rule, "prices-2027")
+    known = form("experiment", "key")
+    return FreeHeader(known.pattern, known.rule, known.example)
 
 
 def fixed(of: str, name: str) -> int:

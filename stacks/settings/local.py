@@ -130,10 +130,8 @@ class TrainingSettings(
 ):
     """Hyperparameters; one that is left out takes the default of the data's model family."""
 
-    processes: Annotated[
-        Annotated[int, PROCESSES] | None, SameAs(TrainingRunArgs, "processes")
-    ] = None
-    """Default: the product of ``parallel``."""
+    processes: Annotated[int, PROCESSES] | None = None
+    """All processes that train. Default: the product of ``parallel``."""
     parallel: ParallelSettings = ParallelSettings()
     # Said or not, a stack's runs are named with it.
     precision: Annotated[str, PRECISION] = PRECISION.default

@@ -152,12 +152,21 @@ def keys_of(model: type[BaseModel]) -> tuple[Key, ...]:
             # What a section says in an argument's place has a default of its own.
             for name in inspect.get_annotations(each):
                 stated.pop(name, None)
-    return tuple(_key(name, field, stated.get(name)) for name, field in model.model_fields.items())
+    return tuple(
+        _key(name, field, stated.get(name) or _same(field))
+        for name, field in model.model_fields.items()
+    )
 
 
 def key_of_model(model: type[BaseModel], name: str) -> Key | None:
     """The key of that name; None where the section has none."""
     return next((key for key in keys_of(model) if name in (key.name, key.attribute)), None)
+
+
+def _same(field: FieldInfo) -> Argument | None:
+    """The argument that a key says it is."""
+    same = next((each for each in field.metadata if isinstance(each, SameAs)), None)
+    return arguments_of(same.arguments)[same.name] if same else None
 
 
 def _key(attribute: str, field: FieldInfo, argument: Argument | None) -> Key:

@@ -10,7 +10,7 @@ from pydantic import Field
 from falaj.components.specification.arguments import SameAs
 from falaj.components.specification.drift import WebhookArgs
 from falaj.components.specification.limits import Between, TextRule
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, form
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.workloads.watching.memory import Carrier
@@ -22,11 +22,7 @@ TELL: Final = "tell"
 _INTERVAL: Final = bound("watch", "interval_seconds")
 _COOL_DOWN: Final = bound("watch", "cool_down_hours")
 _PER_WEEK: Final = bound("watch", "most_retrainings_per_week")
-_URL: Final = TextRule(
-    r"^https://[A-Za-z0-9\[][^\s@#]{0,1999}$",
-    "an address that starts with https://, without a name or password in it",
-    "https://hooks.example.ae/falaj",
-)
+_WEBHOOK: Final = form("watch", "webhook")
 _HOST: Final = TextRule(
     r"^(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
     "a host's name without port, or '*.' and a domain",
@@ -96,7 +92,7 @@ class WatchSettings(Section):
     """What is demanded of a shadow, with that step alone."""
     interval_seconds: Annotated[int, _INTERVAL] = _INTERVAL.default
     """Between two looks at the server's report, in seconds."""
-    webhook: Annotated[Annotated[str, _URL] | None, SameAs(WebhookArgs, "webhook")] = None
+    webhook: Annotated[Annotated[str, _WEBHOOK] | None, SameAs(WebhookArgs, "webhook")] = None
     webhook_authority: _Path | None = None
     """PEM file of the authority that the webhook's certificate is of, from the project's folder.
     Default: those that the machine trusts."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.fields import Table, check
@@ -27,7 +29,7 @@ from falaj.stacks.settings.local import (
 )
 from falaj.stacks.settings.section import Section
 from falaj.workloads import bounds
-from falaj.workloads.bounds import Bound
+from falaj.workloads.bounds import Bound, Form
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.options import Requested
 
@@ -65,6 +67,52 @@ def test_every_number_of_a_training_has_a_bound() -> None:
 def test_bounds(bound: Bound, allowed: list[object], refused: list[object]) -> None:
     assert all(bound.allows(each) for each in allowed)
     assert not any(bound.allows(each) for each in refused)
+
+
+FORMS = [(of, name) for of, forms in bounds.FORMS.items() for name in forms]
+
+
+@pytest.mark.parametrize(("of", "name"), FORMS)
+def test_forms_are_the_same_for_whoever_calls_a_workload(of: str, name: str) -> None:
+    form, found = bounds.FORMS[of][name], workload_bounds.form(of, name)
+    assert (found.pattern, found.rule, found.example, found.default) == (
+        f"^{form.pattern}$", form.rule, form.example, form.default,
+    )  # fmt: skip
+    assert form.allows(form.example)
+    assert form.default is None or form.allows(form.default)
+    for refused in ("", " ", f"{form.example}\n", f"\n{form.example}", 7, None):
+        assert not form.allows(refused)
+        assert not found.allows(refused)
+
+
+@given(text=st.text(max_size=80), of=st.sampled_from(FORMS))
+def test_a_form_allows_what_a_component_does(text: str, of: tuple[str, str]) -> None:
+    form, found = bounds.FORMS[of[0]][of[1]], workload_bounds.form(*of)
+    for given_text in (text, form.example + text, text + form.example):
+        assert form.allows(given_text) == found.allows(given_text)
+
+
+def test_a_text_that_is_not_of_the_form_is_refused_with_what_is_allowed() -> None:
+    form = Form("[a-z]{1,3}", "1 to 3 small letters", "abc")
+    with pytest.raises(WorkloadError, match=r"^--of is 'ABC': allowed: 1 to 3 small letters, "):
+        form.check("--of", "ABC")
+
+
+@pytest.mark.parametrize(
+    "url", [
+        "https://", "http://10.0.0.7", "http://127.0.0.1:5000:1", "https://me:word@a.example.ae",
+        "https://a.example.ae?token=word", "https://a.example.ae#x", "http://[::2]:5000", "ftp://a",
+    ],
+)  # fmt: skip
+def test_an_address_of_a_tracking_server_that_cannot_be(url: str) -> None:
+    assert not bounds.FORMS["tracking"]["server"].allows(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[fd00::1]:5000/a", "http://[::1]:5000", "http://localhost/a/b", "https://a"]
+)
+def test_an_address_of_a_tracking_server(url: str) -> None:
+    assert bounds.FORMS["tracking"]["server"].allows(url)
 
 
 def test_bounds_are_said_as_people_write_numbers() -> None:

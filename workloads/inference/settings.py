@@ -22,7 +22,7 @@ from falaj.workloads.bounds import (
     DRIFT,
     EXPERIMENT,
     EXPERIMENT_TAKEN,
-    EXPERIMENT_TEXTS,
+    FORMS,
     GRPC,
     JOBS,
     SERVICE,
@@ -453,31 +453,19 @@ def _shadow(section: Section | None) -> ShadowSettings | None:
     return settings
 
 
-_KEY, _NAME = (re.compile(EXPERIMENT_TEXTS[each]) for each in ("key", "name"))
-
-
 def _experiment(section: Section | None) -> ExperimentSettings | None:
     if section is None:
         return None
     known = ExperimentSettings("")
+    forms = FORMS["experiment"]
     key = section.text("key")
-    if not _KEY.fullmatch(key):
-        raise section.error(
-            "key", key, "the name of a header: 1 to 64 letters, digits and hyphens, from a letter "
-            "on"
-        )  # fmt: skip
-    if (lower := key.lower()) in EXPERIMENT_TAKEN:
-        raise section.error(
-            "key", key, "a header that means nothing to the server, such as x-customer"
-        )
+    if not forms["key"].allows(key) or key.lower() in EXPERIMENT_TAKEN:
+        raise section.error("key", key, forms["key"].rule)
     name = section.values.pop("name", None)
-    if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
-        raise section.error(
-            "name", name, "1 to 63 letters, digits, dots, hyphens and underscores, from a letter "
-            "or digit on"
-        )  # fmt: skip
+    if name is not None and (not isinstance(name, str) or not forms["name"].allows(name)):
+        raise section.error("name", name, forms["name"].rule)
     settings = ExperimentSettings(
-        key=lower,
+        key=key.lower(),
         share=section.bounded("share", known.share, EXPERIMENT),
         alias=section.text("alias", known.alias),
         name=name,

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from falaj.workloads.bounds import FORMS
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.alias_record import AliasRecord, Before, new_record, read_record
 from falaj.workloads.registry.keyring import KeyRing, Trusted, trusted_keys
@@ -29,7 +30,7 @@ from falaj.workloads.registry.shelf import Client, Shelf, check_repository, tag_
 DAYS: Final = 30
 """For which a record is valid, if nothing else is said."""
 
-_TAG: Final = re.compile(r"alias\.([a-z][a-z0-9-]{0,63})\.(\d{10})")
+_TAG: Final = re.compile(rf"alias\.({FORMS['registry']['alias'].pattern})\.(\d{{10}})")
 
 
 class Seen(Protocol):

@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from falaj.workloads.bounds import ENGINES
+from falaj.workloads.bounds import ENGINES, FORMS
 from falaj.workloads.documents import is_dictionary, mapping
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
@@ -58,9 +58,8 @@ from falaj.workloads.registry.sealed import (
 
 # The manifest: what a package holds and where it came from, in one canonical JSON document.
 
-_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MODEL, _ALIAS = FORMS["registry"]["model"], FORMS["registry"]["alias"]
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_ALIAS = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _RESERVED = frozenset({"audit.jsonl"})
 
 
@@ -71,14 +70,13 @@ def check_model_name(name: str) -> str:
         WorkloadError: it could leave the registry's folder or isn't portable.
     """
     if not is_model(name):
-        message = f"{name!r} can't name a model; allowed: 1 to 64 letters, digits, '.', '_', '-'"
-        raise WorkloadError(f"{message}, beginning with a letter or digit")
+        raise WorkloadError(f"{name!r} can't name a model; allowed: {_MODEL.rule}")
     return name
 
 
 def is_model(name: str) -> bool:
     """Tell whether a text may name a model."""
-    return _MODEL.fullmatch(name) is not None and name not in _RESERVED
+    return _MODEL.allows(name) and name not in _RESERVED
 
 
 def check_file_name(name: str) -> str:
@@ -99,9 +97,10 @@ def check_alias(name: str) -> str:
     Raises:
         WorkloadError: anything else.
     """
-    if not _ALIAS.fullmatch(name):
-        message = f"{name!r} can't name an alias; allowed: 1 to 64 small letters, digits and '-'"
-        raise WorkloadError(f"{message}, beginning with a letter (such as 'production')")
+    if not _ALIAS.allows(name):
+        raise WorkloadError(
+            f"{name!r} can't name an alias; allowed: {_ALIAS.rule} (such as {_ALIAS.example!r})"
+        )
     return name
 
 

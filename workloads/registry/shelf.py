@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
+from falaj.workloads.bounds import FORMS
 from falaj.workloads.errors import IntegrityError, NotThereError, RegistryError, WorkloadError
 from falaj.workloads.registry.keyring import Trusted, verify
 from falaj.workloads.registry.oci_layout import (
@@ -66,8 +67,7 @@ class Client(Protocol):
 
 _TAG: Final = re.compile(r"v([1-9]\d{0,8})(\.[A-Za-z0-9_.-]{1,100})?")
 _KEYS: Final = re.compile(r"v[1-9]\d{0,8}\.keys\.([1-9]\d{0,8})")
-#: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
-_REPOSITORY: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_REPOSITORY: Final = FORMS["registry"]["published"]
 
 
 def tag_of(version: int) -> str:
@@ -99,10 +99,10 @@ def check_repository(model: str) -> str:
         WorkloadError: they don't.
         WorkloadError: it is no model's.
     """
-    if not _REPOSITORY.fullmatch(check_model_name(model)):
+    if not _REPOSITORY.allows(check_model_name(model)):
         raise WorkloadError(
-            f"model: given {model!r}; registries allow small letters and digits, with single '.', "
-            "'_' or '-' between them: publish it under such a name"
+            f"model: given {model!r}; registries allow {_REPOSITORY.rule}: publish it under "
+            "such a name"
         )
     return model
 
@@ -148,7 +148,7 @@ class Shelf(Generic[ClientT_co]):
                 f"{host} doesn't say which repositories it has; name the models\n  {error}"
             ) from None
         names = (each.removeprefix(folder) for each in found if each.startswith(folder))
-        return sorted(each for each in names if _REPOSITORY.fullmatch(each) and is_model(each))
+        return sorted(each for each in names if _REPOSITORY.allows(each) and is_model(each))
 
     def tags(self, model: str) -> dict[int, list[str]]:
         """A model's tags by version, both in order, the package before what goes with it.

@@ -9,17 +9,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from falaj.workloads.bounds import REPAIR
+from falaj.workloads.bounds import FORMS, REPAIR
 from falaj.workloads.documents import is_dictionary, is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_json
 
-#: Keys of labels and taints: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
-_KEY: Final = (
-    r"(?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-)
-_CONDITION: Final = re.compile(rf"^({_KEY})=(True|False)$")
-_PERCENT: Final = re.compile(r"^([0-9]{1,3})%$")
+_KEY, _CONDITION = FORMS["repair"]["key"], FORMS["repair"]["condition"]
+_PERCENTAGE = FORMS["repair"]["percentage"]
 _XID: Final = re.compile(r"^[1-9][0-9]{0,3}$")
 
 NEEDS: Final = ("reset", "reboot", "replacement")
@@ -90,10 +86,9 @@ class Settings:
 
     def limit(self, nodes: int) -> int:
         """How many of so many nodes may be out of service at once."""
-        found = _PERCENT.match(self.most_out)
-        if found is None:
+        if not _PERCENTAGE.allows(self.most_out):
             return int(self.most_out)
-        return max(1, math.floor(nodes * int(found[1]) / 100))
+        return max(1, math.floor(nodes * int(self.most_out.removesuffix("%")) / 100))
 
 
 def read_settings(path: Path) -> Settings:
@@ -133,7 +128,7 @@ class _Reader:
                 self._say(key, "there is no such setting", f"one of {', '.join(sorted(known))}")
         found: dict[str, Any] = {
             "domain": self._text("domain", r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", needed=True),
-            "taint": self._text("taint", _KEY, needed=True),
+            "taint": self._text("taint", _KEY.pattern, needed=True),
             "watched": self._keys("watched"),
             "conditions": self._list("conditions", self._condition),
             "taints": self._keys("taints"),
@@ -177,19 +172,20 @@ class _Reader:
 
     def _keys(self, key: str) -> tuple[str, ...]:
         def one(at: str, value: Any) -> str | None:
-            if isinstance(value, str) and re.fullmatch(_KEY, value):
+            if _KEY.allows(value):
                 return value
-            self._say(at, f"given {value!r}", "a key as labels of Kubernetes have it")
+            self._say(at, f"given {value!r}", _KEY.rule)
             return None
 
         return self._list(key, one)
 
     def _condition(self, at: str, value: Any) -> Condition | None:
-        found = _CONDITION.match(value) if isinstance(value, str) else None
-        if found is None:
-            self._say(at, f"given {value!r}", "TYPE=True or TYPE=False, such as GPUMissing=True")
+        if not _CONDITION.allows(value):
+            allowed = f"{_CONDITION.rule}, such as {_CONDITION.example}"
+            self._say(at, f"given {value!r}", allowed)
             return None
-        return Condition(found[1], value.rpartition("=")[2])
+        kind, _, status = str(value).rpartition("=")
+        return Condition(kind, status)
 
     def _xids(self) -> dict[int, str]:
         value = self._given.get("xids", {})
@@ -211,7 +207,7 @@ class _Reader:
             if (
                 isinstance(namespace, str)
                 and re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", namespace)
-                and re.fullmatch(_KEY, key)
+                and _KEY.allows(key)
                 and re.fullmatch(r"[A-Za-z0-9._-]{1,63}", of)
                 and isinstance(port, int)
                 and not isinstance(port, bool)
@@ -236,8 +232,7 @@ class _Reader:
         if value is None:
             return None
         nodes, percent = REPAIR["most_nodes"], REPAIR["most_percent"]
-        share = _PERCENT.match(value) if isinstance(value, str) else None
-        if share is not None and percent.allows(int(share[1])):
+        if _PERCENTAGE.allows(value) and percent.allows(int(str(value).removesuffix("%"))):
             return str(value)
         if nodes.allows(value):
             return str(value)

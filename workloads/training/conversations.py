@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from falaj.workloads.chat import ASSISTANT, ROLES, Message, Template, disorder
 from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.surrogates import half_of_pair
 from falaj.workloads.training import language
 from falaj.workloads.vocabulary import Vocabulary
 
@@ -103,8 +104,7 @@ def _message(given: object, place: str) -> Message:
     if not isinstance(content, str) or (message["role"] == ASSISTANT and not content):
         what = "a text" if content != "" else "a text of one character at least"
         raise WorkloadError(f"{place}: its content isn't {what}")
-    half = next((each for each in content if "\ud800" <= each <= "\udfff"), None)
-    if half is not None:
+    if (half := half_of_pair(content)) is not None:
         raise WorkloadError(
             f"{place}: its content has {_shown(half)}, which is half of a character; a whole one "
             "is written as it is, or as both of its halves"

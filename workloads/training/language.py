@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from falaj.workloads.bounds import DATASET
 from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.surrogates import half_of_pair
 from falaj.workloads.training.header import decode
 from falaj.workloads.vocabulary import MOST_CHARACTERS, UNKNOWN, BytePairs, Vocabulary
 
@@ -208,8 +209,7 @@ def is_vocabulary(value: object) -> TypeGuard[list[str]]:
     first, *others = cast("list[object]", value)
     points = [ord(each) for each in others if isinstance(each, str) and len(each) == 1]
     is_sorted = all(low < high for low, high in itertools.pairwise(points))
-    # Halves of a character of UTF-16 are no characters.
-    is_whole = not any(0xD800 <= point <= 0xDFFF for point in points)
+    is_whole = half_of_pair("".join(map(chr, points))) is None
     return first == UNKNOWN and len(points) == len(others) and is_sorted and is_whole
 
 

@@ -26,6 +26,7 @@ from typing import Any, Final
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import read_bytes, reading_errors
+from falaj.workloads.surrogates import half_of_pair
 from falaj.workloads.training import own_packages
 
 ARCHIVE: Final = "code.zip"
@@ -383,8 +384,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, str):
-        # Half of a character, as JSON's escapes can name, is in no file.
-        return len(value) <= MOST_TEXT and not any("\ud800" <= each <= "\udfff" for each in value)
+        return len(value) <= MOST_TEXT and half_of_pair(value) is None
     if isinstance(value, int):
         return abs(value) < ABOVE_WHOLE
     return isinstance(value, float) and math.isfinite(value)

@@ -28,10 +28,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
 
+from falaj.workloads.bounds import FORMS
 from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError, printable
 from falaj.workloads.files import read_bytes, read_json, write_json_atomic
-from falaj.workloads.hosts import is_loopback, is_private
+from falaj.workloads.hosts import is_private
 from falaj.workloads.registry.keyring import check_private
 from falaj.workloads.registry.sealed import SUFFIX
 from falaj.workloads.training import record as records
@@ -44,9 +45,8 @@ from falaj.workloads.watching.exchange import (
     tls_context,
 )
 
-EXPERIMENT: Final = "falaj"
+EXPERIMENT: Final = str(FORMS["tracking"]["experiment"].default)
 """Where runs are kept where nothing else is said."""
-_EXPERIMENT_FORM: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,199}$")
 _ATTEMPT: Final = "falaj.attempt"
 _API: Final = "/api/2.0/mlflow/"
 _SECONDS: Final = 15.0
@@ -98,24 +98,18 @@ class Destination:
             host, _ = parts.hostname or "", parts.port
         except ValueError as error:
             raise WorkloadError(f"--tracking is {self.url!r}: {error}") from None
-        plain = parts.scheme == "http" and is_loopback(host)
-        is_odd = parts.username is not None or parts.query or parts.fragment
-        if not host or is_odd or not (plain or parts.scheme == "https"):
+        form = FORMS["tracking"]["server"]
+        if not form.allows(self.url):
             raise WorkloadError(
-                f"--tracking is {_without_user(self.url)!r}: allowed is https://host:port, or "
-                "http:// on the loopback interface, without a name or password (those go into "
-                "the file of --tracking-secret)"
+                f"--tracking is {_without_user(self.url)!r}: allowed: {form.rule} (those go into "
+                f"the file of --tracking-secret), such as {form.example}"
             )
         if not is_private(host) and host not in self.allowed:
             raise WorkloadError(
                 f"--tracking is {self.url!r}: {host} is no address of one's own networks; name it "
                 "with --tracking-allow if it is in the country"
             )
-        if not _EXPERIMENT_FORM.match(self.experiment):
-            raise WorkloadError(
-                f"--tracking-experiment is {self.experiment!r}: allowed are 1 to 200 letters, "
-                "digits, blanks and . _ / -, first a letter or a digit"
-            )
+        FORMS["tracking"]["experiment"].check("--tracking-experiment", self.experiment)
 
     @property
     def shown(self) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from falaj.workloads.api_requests import ApiServer, add_options
-from falaj.workloads.bounds import WATCH
+from falaj.workloads.bounds import FORMS, WATCH
 from falaj.workloads.errors import LOST, REFUSED, WorkloadError
 from falaj.workloads.files import make_private_folder
 from falaj.workloads.hosts import is_private
@@ -179,8 +179,10 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         raise WorkloadError("--metrics-tls: needed with --metrics, and for nothing else")
     if options.webhook is not None and options.webhook_key is None:
         raise WorkloadError("--webhook-key: missing; messages of --webhook are signed")
-    if options.webhook is not None and not str(options.webhook).startswith("https://"):
-        raise WorkloadError("--webhook: allowed: an address that starts with https://")
+    webhook = FORMS["watch"]["webhook"]
+    if options.webhook is not None and not webhook.allows(options.webhook):
+        # Not shown: what is wrong with it may be a password in it.
+        raise WorkloadError(f"--webhook: allowed: {webhook.rule}, such as {webhook.example}")
     return Wanted(
         steps,
         ("webhook",) if options.webhook is not None else (),

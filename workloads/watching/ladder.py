@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import write_atomic
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.surrogates import bytes_of
 from falaj.workloads.watching.beside import Demands, Judged, Standing, judge
 from falaj.workloads.watching.exchange import NoAnswerError, UndeliveredError
 from falaj.workloads.watching.memory import (
@@ -366,7 +367,7 @@ class Watch:
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
         try:
             text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-            write_atomic(self.folder / name, text.encode("utf-8", "surrogatepass"))
+            write_atomic(self.folder / name, bytes_of(text))
         except WorkloadError as error:
             raise WatchError(str(error)) from None
 

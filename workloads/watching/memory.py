@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import write_atomic
 from falaj.workloads.rollout.pairs import Comparison, Evidence, Outcomes
+from falaj.workloads.surrogates import bytes_of
 
 WEEK: Final = 7 * 86_400
 MOST_OUTCOMES: Final = 10_000
@@ -250,7 +251,7 @@ class Memory:
     def document(self) -> bytes:
         """What the file holds: JSON."""
         text = json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
-        return text.encode("utf-8", "surrogatepass")
+        return bytes_of(text)
 
     @classmethod
     def read(cls, path: Path) -> Memory:

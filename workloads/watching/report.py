@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeGuard, cast, get_args
 
 from falaj.workloads.rollout.pairs import Outcomes
+from falaj.workloads.surrogates import bytes_of
 
 State = Literal["collecting", "ok", "drifted", "no reference"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -128,7 +129,7 @@ class Report:
 def digest_of(document: Mapping[str, Any]) -> str:
     """SHA-256 of a document in its shortest form with sorted keys."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(bytes_of(text)).hexdigest()
 
 
 def read_report(data: bytes, model: str) -> Report:

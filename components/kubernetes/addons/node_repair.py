@@ -11,7 +11,6 @@ controller reads what dcgm-exporter reports on each node, and writes one of its 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Final, NotRequired, TypedDict
@@ -42,9 +41,8 @@ from falaj.components.kubernetes.addons.gpu_operator import EXPORTER_LABEL, EXPO
 from falaj.components.kubernetes.addons.gpu_operator import NAMESPACE as GPU_OPERATOR
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import TextRule
 from falaj.components.specification.node_pools import GPU, GPU_TAINT
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, form
 
 PORT: Final = 8080
 """Of metrics and health."""
@@ -58,18 +56,14 @@ _CONDITIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "aks": ("GPUMissing=True", "NVLinkStatusInactive=True"),
     "existing": (),
 }
-_KEY: Final = (
-    r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-)
-_CONDITION: Final = TextRule(
-    rf"^{_KEY}=(?:True|False)$", "TYPE=True or TYPE=False", "GPUMissing=True"
-)
+_CONDITION: Final = form("repair", "condition")
 _SICK: Final = bound("repair", "sick_minutes")
 _HEALTHY: Final = bound("repair", "healthy_minutes")
 _DRAIN: Final = bound("repair", "drain_minutes")
 _NODES: Final = bound("repair", "most_nodes")
 _PERCENT: Final = bound("repair", "most_percent")
-_TAINT: Final = re.compile(rf"^{_KEY}$")
+_PERCENTAGE: Final = form("repair", "percentage")
+_TAINT: Final = form("repair", "key")
 
 
 @described
@@ -105,7 +99,7 @@ class NodeRepairOptions(TypedDict):
 def _check(options: OptionsChecker, _: InCluster) -> None:
     for position, each in enumerate(options.checked(NodeRepairOptions)["taints"] or ()):
         own = each in SYSTEM_TAINTS or each == GPU_TAINT.key
-        if own or not _TAINT.match(each):
+        if own or not _TAINT.allows(each):
             options.say(
                 f"taints[{position}]",
                 f"given {each!r}; allowed: keys of taints that only sick nodes have",
@@ -115,8 +109,8 @@ def _check(options: OptionsChecker, _: InCluster) -> None:
 
 def _check_most(options: OptionsChecker) -> None:
     given = options.given.get("most_out")
-    share = re.fullmatch(r"([0-9]{1,3})%", given) if isinstance(given, str) else None
-    if given is None or _NODES.allows(given) or (share and _PERCENT.allows(int(share[1]))):
+    share = int(str(given).removesuffix("%")) if _PERCENTAGE.allows(given) else None
+    if given is None or _NODES.allows(given) or _PERCENT.allows(share):
         return
     options.say(
         "most_out",

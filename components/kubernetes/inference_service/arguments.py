@@ -16,7 +16,6 @@ from falaj.components.catalogue.clusters import (
 )
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import (
-    ALIAS,
     RegistryAccess,
     RegistryAccessArgs,
 )
@@ -32,6 +31,7 @@ from falaj.components.specification.limits import (
     OneOf,
     TextRule,
 )
+from falaj.components.specification.model_names import ALIAS, MODEL
 from falaj.components.specification.workload_bounds import bound, fixed
 
 TIERS: Final = ("cpu", "gpu")
@@ -51,10 +51,6 @@ _HEADER: Final = TextRule(
     "next",
 )
 """What can't be confused with another value."""
-_MODEL: Final = TextRule(
-    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "1 to 64 letters, digits, '.', '_' and '-'", "credit"
-)
-"""`falaj.workloads.registry`'s rule for names of models."""
 _PUBLIC_KEY: Final = TextRule(
     r"^\s*(-----BEGIN PUBLIC KEY-----\s[A-Za-z0-9+/=\s]{1,200}-----END PUBLIC KEY-----\s*)+$",
     "public keys in PEM form: the text of the key ring's signing.pub.pem",
@@ -224,7 +220,7 @@ class HoursArgs(TypedDict):
 class InferenceServiceArgs(InClusterArgs):
     """Arguments of `InferenceService`."""
 
-    model: Annotated[str, _MODEL]
+    model: Annotated[str, MODEL]
     """Name of the model in its packages."""
     kind: NotRequired[Annotated[str, OneOf(KINDS), Default(KINDS[0])]]
     """``language`` is for a model that goes on with texts: what OpenAI's clients ask for below

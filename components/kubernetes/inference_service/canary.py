@@ -45,7 +45,7 @@ from falaj.components.kubernetes.inference_service.network import (
 )
 from falaj.components.kubernetes.training.pods import publishing_pods
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.limits import MODEL
+from falaj.components.specification.model_names import ALIAS, PUBLISHED_MODEL
 
 _AT: Final = "canary"
 _OF_ACCESS: Final = registry.RegistryAccessArgs.__annotations__
@@ -100,7 +100,7 @@ def _followed(asked: Mapping[str, Any], given: Mapping[str, Any], errors: Argume
     if value is None:
         return ""
     model, _, alias = str(value).partition("@")
-    if not isinstance(value, str) or not MODEL.allows(model) or not registry.ALIAS.allows(alias):
+    if not isinstance(value, str) or not PUBLISHED_MODEL.allows(model) or not ALIAS.allows(alias):
         errors.add(f"{_AT}.model", value, "MODEL@ALIAS, such as credit@candidate")
     elif model != given.get("model"):
         errors.add(

@@ -7,7 +7,6 @@ from typing import Annotated, Final, NotRequired, TypedDict
 from falaj.components.catalogue.clusters import MONITORING, SECRET_STORE
 from falaj.components.kubernetes._placed import InCluster, InClusterArgs
 from falaj.components.kubernetes._registry_access import (
-    ALIAS,
     RegistryAccess,
     RegistryAccessArgs,
 )
@@ -16,13 +15,13 @@ from falaj.components.kubernetes.training.traffic import ENCRYPTION, NONE, Traff
 from falaj.components.specification.arguments import Default, Words
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
-    MODEL,
     OBJECT,
     POSITIVE,
     Between,
     OneOf,
     TextRule,
 )
+from falaj.components.specification.model_names import ALIAS, PUBLISHED_MODEL
 from falaj.components.specification.parallel import COMPRESSION, RECOMPUTE, ParallelArgs
 from falaj.components.specification.workload_bounds import bound, choice
 
@@ -148,7 +147,7 @@ class RunArgs(AdmittedArgs):
 class PublishArgs(RegistryAccessArgs):
     """What a job does with its model: judge, optimise, sign, and send it to the registry."""
 
-    model: Annotated[str, MODEL]
+    model: Annotated[str, PUBLISHED_MODEL]
     """Name of the model, whose versions are ``models/<name>`` below ``registry``."""
     alias: NotRequired[Annotated[str, ALIAS, Default("candidate")]]
     """Which alias stands for the new version."""

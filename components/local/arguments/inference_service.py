@@ -11,7 +11,7 @@ from falaj.components.specification.workload_bounds import (
     bound,
     choice,
     experiment_key,
-    experiment_name,
+    form,
 )
 
 _KEEP_HOURS: Final = bound("jobs", "keep_hours")
@@ -46,7 +46,7 @@ class ExperimentArgs(TypedDict):
     share: NotRequired[Annotated[float, _SHARE, Default(_SHARE.default)]]
     """Of its values, how many the candidate answers, in per cent. Those of a smaller share are
     among those of a greater one."""
-    name: NotRequired[Annotated[str | None, experiment_name()]]
+    name: NotRequired[Annotated[str | None, form("experiment", "name")]]
     """What the values are drawn by beside themselves. Default: the model and the candidate's
     version, so that another candidate draws anew."""
     timeout_ms: NotRequired[Annotated[int, _TIMEOUT, Default(_TIMEOUT.default)]]

@@ -15,23 +15,13 @@ from falaj.components.specification.parallel import (
     SHARD,
     TENSOR,
 )
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.workload_bounds import bound, choice, form
 
 MODEL: Final = choice("training", "model")
 """Words for models of Falaj's own; any other one is a class."""
 PRECISION: Final = choice("training", "precision")
-TRACKING_SERVER: Final = TextRule(
-    r"^(?:https://[A-Za-z0-9\[][^\s@#?]{0,1999}"
-    r"|http://(?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]{1,5})?(?:/[^\s@#?]*)?)$",
-    "an address that starts with https://, or of loopback with http://, without a name or "
-    "password in it",
-    "https://mlflow.example.ae",
-)
-EXPERIMENT: Final = TextRule(
-    r"^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,199}$",
-    "1 to 200 letters, digits, blanks and . _ / -, first a letter or a digit",
-    "churn",
-)
+TRACKING_SERVER: Final = form("tracking", "server")
+EXPERIMENT: Final = form("tracking", "experiment")
 HOST_ALLOWED: Final = TextRule(
     r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
     "a host's name without port",
@@ -58,8 +48,10 @@ class TrackingArgs(TypedDict):
     held-out part, environment, and digests of dataset, code and model. A change of it, and of the
     next four, sends the run there and trains nothing again. Default: they are kept in the run's
     folder alone."""
-    tracking_experiment: NotRequired[Annotated[Input[str] | None, EXPERIMENT]]
-    """What runs are kept under there. Default: ``falaj``."""
+    tracking_experiment: NotRequired[
+        Annotated[Input[str] | None, EXPERIMENT, Usual(EXPERIMENT.default)]
+    ]
+    """What runs are kept under there."""
     tracking_secret: NotRequired[Annotated[Input[str] | None, PATH]]
     """File of a token, or of ``user:password``, that its owner alone can read. Default: the server
     asks nobody."""

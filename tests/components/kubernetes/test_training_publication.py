@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.components.kubernetes._objects import Manifest
-from falaj.components.kubernetes._registry_access import ALIAS
 from falaj.components.kubernetes.training_job import check
-from falaj.components.specification.limits import MODEL
+from falaj.components.specification.model_names import ALIAS, PUBLISHED_MODEL
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.__main__ import build_parser
 from falaj.workloads.registry.__main__ import parser
@@ -273,7 +272,7 @@ def test_models_are_called_as_registries_take_them(name: str) -> None:
         allowed = bool(check_repository(name))
     except WorkloadError:
         allowed = False
-    assert MODEL.allows(name) == allowed
+    assert PUBLISHED_MODEL.allows(name) == allowed
 
 
 @given(st.from_regex(re.compile(r"[a-zA-Z0-9._-]{0,70}"), fullmatch=True))

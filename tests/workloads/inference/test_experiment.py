@@ -83,10 +83,10 @@ def test_a_name_and_a_value_arent_run_together() -> None:
     [
         ({}, "experiment.key is missing"),
         ({"key": ""}, "experiment.key: got"),
-        ({"key": "x customer"}, "allowed is the name of a header"),
-        ({"key": "x:y"}, "allowed is the name of a header"),
-        ({"key": "x" * 65}, "allowed is the name of a header"),
-        ({"key": "kunde-é"}, "allowed is the name of a header"),
+        ({"key": "x customer"}, "allowed is 1 to 64 letters"),
+        ({"key": "x:y"}, "allowed is 1 to 64 letters"),
+        ({"key": "x" * 65}, "allowed is 1 to 64 letters"),
+        ({"key": "kunde-é"}, "allowed is 1 to 64 letters"),
         ({"key": "x", "share": 0}, "experiment.share: got 0, allowed is a number from 0.01 to 99"),
         ({"key": "x", "share": 100}, "experiment.share"),
         ({"key": "x", "share": True}, "experiment.share"),
@@ -96,7 +96,7 @@ def test_a_name_and_a_value_arent_run_together() -> None:
         ({"key": "x", "name": "a\0b"}, "experiment.name"),
         ({"key": "x", "version": 2}, "experiment.version is not a known key"),
         ("yes", 'experiment: got "yes", allowed is an object'),
-        *(({"key": taken.title()}, "a header that means nothing") for taken in EXPERIMENT_TAKEN),
+        *(({"key": taken.title()}, "no header that means something") for taken in EXPERIMENT_TAKEN),
     ],
 )
 def test_what_an_experiment_may_not_be(site: Site, asked: Any, says: str) -> None:

@@ -24,6 +24,7 @@ from falaj.workloads.inference.drift.reference import Answers, Reference
 from falaj.workloads.inference.drift.streams import Adwin
 from falaj.workloads.inference.errors import bad_request, json_of
 from falaj.workloads.inference.protocol.oip import MAX_ID_CHARACTERS, Array
+from falaj.workloads.surrogates import bytes_of
 
 MAX_LABELS: Final = 10_000
 """Ids in one request of feedback."""
@@ -60,9 +61,7 @@ OUTCOMES: Final = ("matched", "unknown", "repeated", "invalid", "other_version")
 
 def digest(identifier: str) -> bytes:
     """Return what stands for an id: ids may be long, or say something of people."""
-    return hashlib.blake2b(
-        identifier.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES
-    ).digest()
+    return hashlib.blake2b(bytes_of(identifier), digest_size=_DIGEST_BYTES).digest()
 
 
 def width_of(answers: Answers) -> int:
