@@ -286,11 +286,11 @@ def _called_at(config: Mapping[str, Any], version: object) -> str:
     """The address that a caller of the version that serves asks."""
     # Only `status` looks into packages.
     from falaj.workloads.chat import described_template  # noqa: PLC0415
+    from falaj.workloads.registry.layout import manifest_of  # noqa: PLC0415
     from falaj.workloads.training.record import LANGUAGE  # noqa: PLC0415
 
     found = endpoint(config["host"], config["port"], config["model"])
-    package = Path(config["registry"]) / str(config["model"]) / "versions" / str(version)
-    manifest = read_account(package / "manifest.json")
+    manifest = read_account(manifest_of(config["registry"], config["model"], version))
     if manifest.get("task") != LANGUAGE:
         return found
     is_chat = described_template(manifest.get("dataset")) is not None

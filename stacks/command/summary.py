@@ -19,6 +19,7 @@ from falaj.stacks.watching.aliases import alias_of, second_alias
 from falaj.wire.documents import is_mapping, is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization import card_text
+from falaj.workloads.registry.layout import manifest_of
 
 #: Columns that are listed; the page in the package lists all.
 _SHOWN: Final = 12
@@ -91,9 +92,7 @@ def _figures(outputs: Mapping[str, Any]) -> str:
 def _card(outputs: Mapping[str, Any]) -> list[str]:
     """What the newest version is worth, beside guessing, and what it was made of."""
     model, version = str(outputs["model"]), str(outputs["version"])
-    manifest = read_account(
-        Path(outputs["registry"]) / model / "versions" / version / "manifest.json"
-    )
+    manifest = read_account(manifest_of(outputs["registry"], model, version))
     found = card_text.lines(manifest, most=_SHOWN)
     return [table([("what it is worth", ""), *found]), ""] if found else []
 

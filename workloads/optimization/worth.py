@@ -28,7 +28,8 @@ from falaj.workloads.optimization.comparison import (
 )
 from falaj.workloads.optimization.remembered import nats_of, past_of
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.package import MANIFEST, Package, open_package
+from falaj.workloads.registry.layout import MANIFEST
+from falaj.workloads.registry.package import Package, open_package
 from falaj.workloads.remembering import layers_of
 from falaj.workloads.training.language import TOKENS
 from falaj.workloads.training.record import FIRST, LANGUAGE

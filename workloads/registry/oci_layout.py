@@ -36,10 +36,10 @@ from falaj.workloads.documents import mapping
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import make_private_folder, storage_errors, write_atomic
 from falaj.workloads.registry.keyring import KeyService, Trusted
+from falaj.workloads.registry.layout import MANIFEST
 from falaj.workloads.registry.package import (
     FILES,
     KEYS,
-    MANIFEST,
     MAX_MANIFEST_BYTES,
     SEALED_SUFFIX,
     SIGNATURE,

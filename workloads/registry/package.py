@@ -45,6 +45,7 @@ from falaj.workloads.registry.keyring import (
     sign,
     verify,
 )
+from falaj.workloads.registry.layout import MANIFEST
 from falaj.workloads.registry.sealed import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -414,7 +415,6 @@ def rewrap_package_keys(path: Path, keys: KeyService) -> bool:
     return True
 
 
-MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 KEYS = "keys.json"
 FILES = "files"

@@ -19,11 +19,11 @@ from falaj.workloads.files import (
     sync_folder,
 )
 from falaj.workloads.registry.keyring import KeyRing, KeyService, Trusted
+from falaj.workloads.registry.layout import MANIFEST, version_of, versions_of
 from falaj.workloads.registry.oci_layout import PACKAGE_TYPE, Image, lay_out
 from falaj.workloads.registry.package import (
     FILES,
     KEYS,
-    MANIFEST,
     SIGNATURE,
     Package,
     check_fields,
@@ -195,7 +195,7 @@ def _take_over(
     folder = store.root / check_model_name(model)
     if version in store.versions(model):
         return store.verify(model, version, keys, verify_key)
-    for path in (store.root, folder, folder / "versions"):
+    for path in (store.root, folder, versions_of(folder)):
         make_private_folder(path)
     with locked(folder / ".lock"), keys.steady():
         remove_leftovers(folder)
@@ -206,7 +206,7 @@ def _take_over(
             package.verify()
             details = {"model": model, "version": version, "digest": package.digest}
             append_event(store.root, "import", details)
-            target = folder / "versions" / str(version)
+            target = version_of(folder, version)
             with storage_errors(target):
                 stage.rename(target)
                 sync_folder(target.parent)

@@ -28,7 +28,8 @@ from falaj.workloads.errors import (
 from falaj.workloads.files import TEMPORARY_PREFIX, storage_errors
 from falaj.workloads.registry.alias_list import ALIASES, read_list
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.package import FILES, KEYS, MANIFEST, SIGNATURE, rewrap_package_keys
+from falaj.workloads.registry.layout import MANIFEST
+from falaj.workloads.registry.package import FILES, KEYS, SIGNATURE, rewrap_package_keys
 from falaj.workloads.registry.sealed import SUFFIX, rewrap
 from falaj.workloads.registry.store import REMOVED, STAGING
 

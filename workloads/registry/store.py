@@ -41,9 +41,9 @@ from falaj.workloads.registry.alias_list import (
     write_list,
 )
 from falaj.workloads.registry.keyring import KeyRing, KeyService, Trusted
+from falaj.workloads.registry.layout import MANIFEST, version_of, versions_of
 from falaj.workloads.registry.package import (
     KEYS,
-    MANIFEST,
     Manifest,
     Package,
     check_alias,
@@ -253,11 +253,11 @@ class Store:
         """Return the names of the models, sorted."""
         if not self.root.is_dir():
             return []
-        return sorted(entry.name for entry in self.root.iterdir() if (entry / "versions").is_dir())
+        return sorted(entry.name for entry in self.root.iterdir() if versions_of(entry).is_dir())
 
     def versions(self, model: str) -> list[int]:
         """Return the versions of a model, oldest first; none for an unknown model."""
-        folder = self._folder(model) / "versions"
+        folder = versions_of(self._folder(model))
         if not folder.is_dir():
             return []
         return sorted(int(entry.name) for entry in folder.iterdir() if is_version(entry.name))
@@ -325,7 +325,7 @@ class Store:
         Raises:
             WorkloadError: there is no such version; the message lists those there are.
         """
-        path = self._folder(model) / "versions" / str(version)
+        path = version_of(self._folder(model), version)
         if not path.is_dir():
             have = self.versions(model)
             shown = ", ".join(map(str, have)) if have else "none: publish one first"
@@ -432,7 +432,7 @@ class Store:
                 package.verify()
                 details = {"model": model, "version": version, "digest": package.digest}
                 append_event(self.root, "publish", details)
-                target = folder / "versions" / str(version)
+                target = version_of(folder, version)
                 with storage_errors(target):
                     stage.rename(target)
                     sync_folder(target.parent)
@@ -544,7 +544,7 @@ class Store:
             removed = [version for version in versions if version not in kept]
             for version in removed:
                 append_event(self.root, "prune", {"model": model, "version": version})
-                path = folder / "versions" / str(version)
+                path = version_of(folder, version)
                 with storage_errors(path):
                     path.rename(folder / f"{REMOVED}{version}")
                     sync_folder(folder)
@@ -553,12 +553,12 @@ class Store:
 
     def _folder(self, model: str) -> Path:
         folder = self.root / check_model_name(model)
-        if folder.is_symlink() or (folder / "versions").is_symlink():
+        if folder.is_symlink() or versions_of(folder).is_symlink():
             raise IntegrityError(f"{folder} is, or leads through, a symbolic link: refused")
         return folder
 
     def _make_folders(self, folder: Path) -> None:
-        for path in (self.root, folder, folder / "versions"):
+        for path in (self.root, folder, versions_of(folder)):
             make_private_folder(path)
 
     def _move(self, action: str, found: AliasList, name: str, alias: Alias) -> None:

@@ -10,6 +10,7 @@ import pytest
 from falaj.workloads.errors import IntegrityError, StorageFullError, WorkloadError
 from falaj.workloads.registry import store as store_module
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.layout import manifest_of
 from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Published, Store
 
@@ -119,6 +120,16 @@ def test_counter_of_nonsense_is_refused(store: Store, keyring: KeyRing, fields: 
     (store.root / "digits" / "counter.json").write_text('{"last": "7"}')
     with pytest.raises(WorkloadError, match=r"counter\.json is malformed"):
         publish(store, keyring, fields, b"two")
+
+
+def test_who_reads_a_manifest_alone_finds_it(
+    store: Store, keyring: KeyRing, fields: Fields
+) -> None:
+    made = publish(store, keyring, fields, b"one")
+    there = manifest_of(store.root, "digits", made.version)
+    assert there.read_bytes()
+    assert there.parent == store.path("digits", made.version) == made.path
+    assert not manifest_of(str(store.root), "digits", None).exists()
 
 
 def test_same_content_is_published_once(store: Store, keyring: KeyRing, fields: Fields) -> None:
