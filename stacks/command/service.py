@@ -100,6 +100,13 @@ def experiment(said: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         mean = found.get("mean_seconds")
         if isinstance(mean, int | float):
             figures.append(f"{1000 * mean:.3g} ms in the mean")
+        if labelled := found.get("labelled"):
+            wrong, rmse = found.get("wrong"), found.get("rmse")
+            of = f"of {labelled:,} labelled rows"
+            figures.append(
+                f"{wrong / labelled:.1%} wrong {of}" if wrong is not None
+                else f"an RMSE {of} of {'none' if rmse is None else format(rmse, '.4g')}"
+            )  # fmt: skip
         rows.append((f"arm {arm}", f"{found.get('requests', 0):,} requests", ", ".join(figures)))
     return rows
 

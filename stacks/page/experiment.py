@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from falaj.stacks.page.form import figure
+from falaj.stacks.page.form import NOTHING, figure
 from falaj.stacks.page.shadow import STATES, number
 from falaj.wire.documents import is_mapping, mapping
 
@@ -22,6 +23,7 @@ class Arm:
         errors: those that were answered with 500 or above.
         refused: those that were answered with 400 to 499.
         seconds: to the answer in the mean; None where there was none.
+        labels: what labels say of the answers, in words.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Arm:
     errors: str
     refused: str
     seconds: float | None
+    labels: str
 
 
 @dataclass(frozen=True)
@@ -88,4 +91,14 @@ def _arm(name: str, found: object) -> Arm:
     )
     if seconds is not None and seconds < 0:
         seconds = None
-    return Arm(name, requests, errors, refused, seconds)
+    return Arm(name, requests, errors, refused, seconds, _labels(said))
+
+
+def _labels(said: Mapping[str, Any]) -> str:
+    count, wrong, rmse = (number(said.get(each)) for each in ("labelled", "wrong", "rmse"))
+    if count is None or count <= 0:
+        return NOTHING
+    of = f"of {figure(count)} rows"
+    if wrong is not None:
+        return f"{100 * (wrong / count):.1f} % wrong {of}"
+    return f"RMSE {NOTHING if rmse is None else figure(float(f'{rmse:.4g}'))} {of}"

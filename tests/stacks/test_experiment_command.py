@@ -127,6 +127,13 @@ def test_status_says_how_both_arms_fare() -> None:
         ("arm live", "1,200 requests", "1 errors, 2 refused, 1.23 ms in the mean"),
         ("arm candidate", "0 requests", "1 errors, 2 refused"),
     ]  # fmt: skip
+    for more, says in (
+        ({"labelled": 40, "wrong": 3}, "7.5% wrong of 40 labelled rows"),
+        ({"labelled": 40, "rmse": 1.23456}, "an RMSE of 40 labelled rows of 1.235"),
+        ({"labelled": 40, "rmse": None}, "an RMSE of 40 labelled rows of none"),
+    ):
+        rows = service.experiment(facts | {"arms": {"live": arm | more}})
+        assert rows[1][2].endswith(says)
     failed = facts | {"state": "failed", "error": "it has another signature"}
     assert service.experiment(failed) == [
         ("experiment", "version 2: failed", "it has another signature")

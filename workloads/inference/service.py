@@ -670,6 +670,7 @@ class Service:
             self.schema,
             certificates=self.settings.tls.client_ca is not None,
             most_tokens=self.limits.max_tokens,
+            key=self.settings.experiment.key if self.settings.experiment is not None else None,
         )
         return orjson.dumps(document)
 

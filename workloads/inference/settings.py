@@ -479,14 +479,15 @@ def of_candidate(settings: Settings) -> Settings:
     """Return what of a service's settings holds for an experiment's candidate: it runs the model
     as the version that serves does, and no more."""
     return replace(
-        settings, upstream=None, overflow=None, jobs=None, grpc=False, experiment=None,
-        drift=replace(settings.drift, enabled=False),
+        settings, upstream=None, overflow=None, jobs=None, grpc=False, experiment=None
     )  # fmt: skip
 
 
 def of_shadow(settings: Settings) -> Settings:
     """Likewise for its shadow, which runs one copy after the other."""
-    return replace(of_candidate(settings), batching=False)
+    return replace(
+        of_candidate(settings), batching=False, drift=replace(settings.drift, enabled=False)
+    )  # fmt: skip
 
 
 def read(path: Path) -> Settings:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.stacks.page.experiment import experiment_of
+from falaj.stacks.page.form import NOTHING
 from tests.stacks.conftest import wait_for
 from tests.stacks.page.site import make_stack, serving
 from tests.stacks.page.test_page import HOSTILE, Visitor, plain, require_harmless
@@ -30,6 +31,15 @@ def test_what_is_said_of_an_experiment() -> None:
     assert (found.version, found.state, found.share, found.key) == ("2", "ready", "12.5", HOSTILE)
     live, other = found.arms
     assert (live.requests, live.errors, live.refused, live.seconds) == ("1,200", "1", "2", 0.0012)
+    assert live.labels == NOTHING
+    for more, says in (
+        ({"labelled": 40, "wrong": 3}, "7.5 % wrong of 40 rows"),
+        ({"labelled": 40, "rmse": 1.23456}, "RMSE 1.235 of 40 rows"),
+        ({"labelled": 40, "rmse": None}, f"RMSE {NOTHING} of 40 rows"),
+    ):
+        shown = experiment_of(SAID | {"arms": {"live": ARM | more}})
+        assert shown is not None
+        assert shown.arms[0].labels == says
     assert (other.name, other.requests, other.seconds) == (HOSTILE, "not a number", None)
     assert found.fallbacks == ((HOSTILE, "3"),)
     assert experiment_of(None) is None
@@ -39,7 +49,9 @@ documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from([*SAID, *ARM]), inner, max_size=6)
+        | st.dictionaries(
+            st.sampled_from([*SAID, *ARM, "labelled", "wrong", "rmse"]), inner, max_size=6
+        )
     ),
     max_leaves=20,
 )

@@ -157,6 +157,7 @@ class Process:
         self.error: str | None = None
         self.engine: str | None = None
         self.signature = signature
+        self.manifest: Mapping[str, Any] = {}
         self.told: list[bytes] = []
         self.killed = False
 

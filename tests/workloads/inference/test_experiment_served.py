@@ -32,12 +32,19 @@ def turned(content: bytes) -> bytes:
     return model.SerializeToString()
 
 
+def classifying(content: bytes, run: str) -> dict[str, Any]:
+    """The manifest's fields of a network whose output is probabilities of digits."""
+    found = models.fields(content, run)
+    found["outputs"][0]["role"] = "probabilities"
+    return found | {"classes": [str(digit) for digit in range(10)]}
+
+
 @pytest.fixture
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     site = Site(tmp_path_factory.mktemp("experiment") / "site")
     site.write(experiment={"key": "X-Customer", "share": SHARE, "name": NAME})
-    site.publish(models.mlp())
-    site.publish(turned(models.mlp()), promote=False, run="turned")
+    for content, run in ((models.mlp(), "one"), (turned(models.mlp()), "turned")):
+        site.publish(content, promote=run == "one", fields=classifying(content, run))
     server = Server(site)
     try:
         yield server.serving(1)
@@ -211,15 +218,39 @@ def test_a_candidate_with_another_signature_is_refused(tmp_path_factory: Any) ->
         server.kill()
 
 
-def test_what_both_versions_answer_is_theirs(served: Server) -> None:
-    """The outputs are those of the version that the answer names."""
+def test_what_both_versions_answer_is_theirs_and_so_are_labels(served: Server) -> None:
+    """The outputs are those of the version that the answer names, which labels are joined with."""
     begun(served)
-    connection, token = served.connect(), served.site.token()
-    found = {}
-    for arm in ("live", "candidate"):
-        _, answer = call(
-            connection, "POST", INFER, token=token, body=row(), headers={"Falaj-Arm": arm}
-        )
-        found[answer["model_version"]] = np.array(answer["outputs"][0]["data"])
-    assert set(found) == {"1", "2"}
+    connection, token = served.connect(), served.site.token("predict", "feedback")
+    found: dict[str, Any] = {}
+    for number in range(30):
+        key = {"X-Customer": f"customer {number}"}
+        body = row(id=f"order {number}")
+        _, answer = call(connection, "POST", INFER, token=token, body=body, headers=key)
+        version, values = answer["model_version"], np.array(answer["outputs"][0]["data"])
+        found.setdefault(version, values)
+        assert np.allclose(found[version], values)
+        # The version that serves is always right, and the candidate always wrong.
+        label = str((int(values.argmax()) + (version == "2")) % 10)
+        given = {"labels": [{"id": f"order {number}", "label": label}]}
+        path = "/v2/models/mlp/feedback"
+        joined = call(connection, "POST", path, token=token, body=given)
+        assert joined[0] == 200
+        assert joined[1] | {"matched": 1} == joined[1], joined
     assert not np.allclose(found["1"], found["2"])
+    arms = [arm_of(NAME, f"customer {n}".encode(), SHARE / 100) for n in range(30)]
+    expected = {"live": (arms.count("live"), 0), "candidate": (arms.count("candidate"),) * 2}
+    experiment(
+        served,
+        lambda e: (
+            {arm: (each.get("labelled"), each.get("wrong")) for arm, each in e["arms"].items()}
+            == expected
+        ),
+    )
+    observe = served.site.token("observe")
+    text = call(connection, "GET", "/metrics", token=observe)[1].decode()
+    of = 'arm="candidate",model="mlp",version="2"'
+    assert f"falaj_experiment_wrong_rows_total{{{of}}} {expected['candidate'][1]}.0" in text
+    # They are none of the labels that drift of the version that serves is judged by.
+    drift = call(connection, "GET", "/v2/models/mlp/drift", token=observe)[1]
+    assert drift["labels"]["scored"] == expected["live"][0]

@@ -115,6 +115,18 @@ def test_its_paths_are_the_routes(model: str) -> None:
     assert found == {route.name: {route.methods} for route in http.ROUTES}
 
 
+def test_an_experiments_headers_are_described_where_they_mean_something() -> None:
+    places = http.Router("mlp", "1").places
+    document = openapi.describe(places, MLP.schema, certificates=False, key="x-customer")
+    assert [*judge(document).iter_errors()] == []
+    named = {
+        path: [each["name"] for each in document["paths"][path]["post"]["parameters"]]
+        for path in ("/v2/models/mlp/infer", "/v2/models/mlp/versions/1/infer")
+    }
+    assert named["/v2/models/mlp/infer"][-2:] == ["x-customer", "falaj-arm"]
+    assert "x-customer" not in named["/v2/models/mlp/versions/1/infer"]
+
+
 def test_a_route_that_nobody_describes_fails() -> None:
     places = {"/v2/new": http.Route("new", (b"GET",), "predict")}
     with pytest.raises(KeyError):

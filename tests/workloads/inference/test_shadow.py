@@ -151,6 +151,7 @@ class Process:
         self.error: str | None = None
         self.engine: str | None = "onnxruntime"
         self.signature: Mapping[str, Any] = {}
+        self.manifest: Mapping[str, Any] = {}
         self.told: list[bytes] = []
         self.killed = False
 

@@ -276,7 +276,24 @@ class Labels:
         self._alarm: float | None = None  # loss below which it ends
         self.seen = 0
         self.wrong = 0
+        self.squares = 0.0
+        """Sum of squared errors of numbers."""
         self._calibrated: tuple[int, dict[str, float] | None, bool] = (-1, None, False)
+
+    @property
+    def version(self) -> int:
+        """Whose labels they are."""
+        return self._version
+
+    @property
+    def answers(self) -> Answers | None:
+        """What the version's answers are; None: nothing says it."""
+        return self._answers
+
+    def knows(self, identifier: bytes) -> bool:
+        """Tell whether an id is of an answer of this version's."""
+        known = self._memory.find(identifier)
+        return known is not None and known[0] == self._version
 
     def remember(self, packed: bytes, now: float) -> None:
         """Take a worker's answers to requests with ids."""
@@ -340,6 +357,7 @@ class Labels:
         if self._answers is None or self._answers.probabilities is None:
             predicted = float(row[0])
             error = abs(predicted - value)
+            self.squares += error * error
             # In units of the error that was measured; ten times as much is as bad as it gets.
             unit = self._reference.rmse or 1.0
             self._rows.append((predicted, float(value), 0.0))

@@ -50,6 +50,10 @@ class CandidateRuns:
         except Exception:  # a fault of ours must not end the others
             traceback.print_exc()
             head, body = {"outcome": "failed", "why": "see the server's log"}, b""
+        watched = self._service.watched
+        if watched is not None and watched.sender is not None:
+            # Labels may follow at once.
+            watched.sender.flush()
         self._tell(channel.EXPERIMENT_DONE, number + pack(head, body))
 
     async def _outcome(self, message: bytes) -> tuple[dict[str, Any], bytes]:

@@ -15,7 +15,10 @@ from prometheus_client.core import (
 )
 
 from falaj.workloads.documents import is_dictionary, is_sequence
+from falaj.workloads.inference.drift import reference
+from falaj.workloads.inference.drift.labels import Labels, Memory
 from falaj.workloads.inference.experiment.arms import ARMS, CANDIDATE
+from falaj.workloads.inference.experiment.labels import ArmLabels
 from falaj.workloads.inference.experiment.runs import NUMBER_BYTES
 from falaj.workloads.inference.experiment.service import REASONS
 from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
@@ -58,6 +61,8 @@ class Experiment(Companion):
         self._waiting_bytes = 0
         self._counts: dict[str, Any] = {}
         self._why: dict[str, str] = {}
+        self.labels: ArmLabels | None = None
+        """What labels say of both versions; None: nobody watches them."""
 
     def is_wanted(self, settings: Settings) -> bool:
         """Tell whether a service's settings ask for an experiment."""
@@ -69,6 +74,24 @@ class Experiment(Companion):
             self.done(process, payload)
         elif kind == channel.COUNTERS:
             self.counted(process, payload)
+        elif kind == channel.IDS_ANSWERED and self.labels is not None:
+            self.labels.candidate.remember(payload, time.time())
+
+    def watch(self, live: Labels | None, memory: Memory) -> None:
+        """Have labels joined by arm, once the candidate is ready.
+
+        Args:
+            live: of the version that serves; None: drift isn't watched.
+            memory: what was answered.
+        """
+        pair, process = self._pair, self._process
+        if live is None or pair is None or live.version != pair[1]:
+            self.labels = None
+        elif process is not None and self.is_ready and (
+            self.labels is None or self.labels.live is not live
+        ):  # fmt: skip
+            candidate = Labels(reference.read(process.manifest), memory, pair[2])
+            self.labels = ArmLabels(live, candidate)
 
     def _refusal(self, process: Process) -> str | None:
         return misfit(self.signature, process.signature)
@@ -122,6 +145,7 @@ class Experiment(Companion):
 
     def _forget(self) -> None:
         self._counts, self._why = {}, {}
+        self.labels = None
 
     def told(self, model: str, served: int, payload: bytes) -> None:
         """Take what a worker of this model and version counted."""
@@ -136,8 +160,9 @@ class Experiment(Companion):
         return self._counts.get(name, {})
 
     def _figures(self) -> dict[str, Any]:
+        labelled = self.labels.figures() if self.labels is not None else {}
         return {
-            "arms": {arm: self._arm(arm) for arm in ARMS},
+            "arms": {arm: self._arm(arm) | labelled.get(arm, {}) for arm in ARMS},
             "fallbacks": {each: self._of("fallbacks").get(each, 0) for each in REASONS},
             "chosen": {arm: self._of("chosen").get(arm, 0) for arm in ARMS},
             "outside": self._of("outside").get("requests", 0),
@@ -214,6 +239,21 @@ class Experiment(Companion):
             seconds = self._counts.get(f"latency_{arm}_seconds", 0.0)
             latency.add_metric((model, versions[arm], arm), cumulated(inside), seconds)
         yield latency
+        labelled = CounterMetricFamily(
+            "falaj_experiment_labelled_rows", "Rows whose answers have labels.", labels=labels
+        )
+        wrong = CounterMetricFamily(
+            "falaj_experiment_wrong_rows", "Those of them whose class was another one.",
+            labels=labels,
+        )  # fmt: skip
+        found = self.labels.figures() if self.labels is not None else {}
+        for arm, said in found.items():
+            of = (model, versions[arm], arm)
+            labelled.add_metric(of, said["labelled"])
+            if "wrong" in said:
+                wrong.add_metric(of, said["wrong"])
+        yield labelled
+        yield wrong
 
 
 def misfit(served: Mapping[str, Any], candidate: Mapping[str, Any]) -> str | None:

@@ -28,6 +28,7 @@ class Process(Protocol):
     pid: int
     engine: str | None
     signature: Mapping[str, Any]
+    manifest: Mapping[str, Any]
 
     async def begin(self) -> bool:
         """Start it, and tell whether it became ready."""

@@ -179,7 +179,7 @@ class WorkerHandle:
         self.state = "starting"
         self.error: str | None = None
         self.pid = 0
-        self.manifest: dict[str, Any] = {}
+        self.manifest: Mapping[str, Any] = {}
         """What its package says that drift is judged by."""
         self.engine: str | None = None
         """What runs its model, and why that isn't what the package names; None: not known yet, or
@@ -740,6 +740,8 @@ class Master:
         self._experiment.signature = current.signature
         for each in (self._shadow, self._experiment):
             each.follow(current.settings, current.version, version)
+        drift = self._drift
+        self._experiment.watch(drift.labels if drift is not None else None, self._memory)
         share, stands = self._shadow.share, self._experiment.stands
         for worker in current.workers:
             if worker.state != "serving":
@@ -787,15 +789,15 @@ class Master:
         elif self._drift is not None:
             self._of_drift(self._drift, worker, kind, payload)
 
-    @staticmethod
-    def _of_drift(drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
+    def _of_drift(self, drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
         leaves = (worker.model, worker.version) != (drift.model, drift.version)
         if kind == channel.DRIFT_REQUEST:
             worker.answer(payload[:8], orjson.dumps(drift.report()))
         elif kind == channel.FEEDBACK:
             # A worker that leaves has read labels by its own version's classes.
             by = reference.read(worker.manifest).answers if leaves else None
-            joined = drift.labels.join(orjson.loads(payload[8:]), by)
+            labels = self._experiment.labels or drift.labels
+            joined = labels.join(orjson.loads(payload[8:]), by)
             worker.answer(payload[:8], orjson.dumps(joined))
             drift.tick(time.time())
         elif leaves:

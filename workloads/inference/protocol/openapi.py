@@ -14,9 +14,10 @@ import numpy as np
 
 from falaj.workloads.chat import ROLES
 from falaj.workloads.inference.connections import codings, http
-from falaj.workloads.inference.connections.header_names import HEADER_LENGTH, IDEMPOTENCY_KEY
+from falaj.workloads.inference.connections.header_names import ARM, HEADER_LENGTH, IDEMPOTENCY_KEY
 from falaj.workloads.inference.drift import labels
 from falaj.workloads.inference.errors import OPENAI
+from falaj.workloads.inference.experiment.arms import ARMS
 from falaj.workloads.inference.jobs import store as jobs
 from falaj.workloads.inference.language import chats, completions
 from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
@@ -58,6 +59,7 @@ def describe(
     *,
     certificates: bool,
     most_tokens: int = Limits.max_tokens,
+    key: str | None = None,
 ) -> Document:
     """Return the document.
 
@@ -66,11 +68,21 @@ def describe(
         schema: of the served model.
         certificates: whether callers may show a client certificate instead of a token.
         most_tokens: that a request may ask a language model for.
+        key: header that an experiment goes by; None: there is none.
     """
     words = _words(schema, most_tokens)
     means: Document = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
     if certificates:
         means["certificate"] = {"type": "mutualTLS"}
+    paths = {
+        path: _path(path, route, words[route.name], list(means))
+        for path, route in sorted(places.items())
+    }
+    if key is not None:
+        paths[f"/v2/models/{schema.name}/infer"]["post"]["parameters"] += [
+            _header(key, _NAME, "Whose the request is: one value always meets one version."),
+            _header(ARM.decode(), {"enum": [*ARMS]}, "For testers: which version is to answer."),
+        ]  # fmt: skip
     return {
         "openapi": "3.1.0",
         "info": {
@@ -79,10 +91,7 @@ def describe(
             "description": f"Version {schema.version} of {schema.name}, by the Open Inference "
             "Protocol v2. Beside each way to prove who calls stands the scope that it needs.",
         },
-        "paths": {
-            path: _path(path, route, words[route.name], list(means))
-            for path, route in sorted(places.items())
-        },
+        "paths": paths,
         "components": {
             "securitySchemes": means,
             "schemas": {
