@@ -27,7 +27,7 @@ ALL_EXAMPLES = --hypothesis-profile=thorough
 SLOWEST = --durations=20
 # Simulated machines beside real ones are asked for: a platform's controllers have to run on real ones.
 NODES ?= $(if $(REAL),,h200=4,l4=4,cpu=4)
-.PHONY: help up preview draw refresh down status check report demo open shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-triton test-gpu test-alerts lint format docs bench bench-peers lock clean
+.PHONY: help up preview draw refresh down status check report demo open shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-triton test-own-models test-gpu test-alerts lint format docs bench bench-peers lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -120,6 +120,9 @@ test-alerts: environment-dev ## The platform's alerts, judged by promtool on ser
 test-triton: environment-dev ## Triton's own server behind our service, and beside it; fetches it once (55 MB, 0.4 GB on a disk)
 	@$(PYTEST) tests/triton -o python_files='check_*.py'
 
+test-own-models: environment-dev ## Teams' own models of transformers, peft, timm and torchvision; fetches what they need once (30 MB)
+	@$(PYTEST) tests/own_models -o python_files='check_*.py'
+
 test-gpu: environment-dev ## The checks that need an NVIDIA GPU; fails where there is none
 	@$(PYTEST) tests/gpu -o python_files='check_*.py'
 
@@ -151,8 +154,8 @@ bench-peers: environment-dev ## Measure the server beside others', which are fet
 	@$(PYTEST) tests/peers -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again
-	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients triton peers image-inference image-training image-workspace; do \
-	  case $$name in dev|docs) excluded=;; *) excluded="--excludes requirements/excluded-but-dev";; esac; \
+	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients triton peers own-models image-inference image-training image-workspace; do \
+	  case $$name in dev|docs|own-models) excluded=;; *) excluded="--excludes requirements/excluded-but-dev";; esac; \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	    --excludes requirements/excluded $$excluded --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 

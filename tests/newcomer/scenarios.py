@@ -46,6 +46,11 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
+    "make test-own-models": "fetches libraries of models that no other test needs",
+    "uv pip compile --generate-hashes --no-emit-index-url -c requirements/base.txt "
+    "-c requirements/local.txt team.in -o my_models/requirements.txt": (
+        "`make lock` writes requirements/own-models.txt by it, which `make test-own-models` takes"
+    ),
     "make test-triton": "fetches a server of NVIDIA's that no other test needs",
     "make bench-peers": "fetches others' servers, and judges next to nothing",
     **dict.fromkeys(

@@ -16,6 +16,7 @@ from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import validate
 from tests.stacks.conftest import Project
 from tests.stacks.in_mocks import shipped
+from tests.workloads.training.test_own_packages import wheel
 
 NAME = "mine.network:Network"
 CODE = """
@@ -130,7 +131,7 @@ def test_plain_values_of_every_kind_are_taken(models: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_edited_code_trains_again_and_a_killed_training_goes_on(
-    project: Project, models: Path
+    project: Project, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def configure(**training: Any) -> None:
         own = {"model": NAME, "code": str(models), "options": {"width": 16}, "batchSize": 256}
@@ -160,7 +161,14 @@ def test_edited_code_trains_again_and_a_killed_training_goes_on(
     project.up()
     assert len([*project.site.glob("registry/*/versions/*")]) == 1
 
-    (models / "mine" / "network.py").write_text(CODE.replace("ReLU", "SiLU"))
+    # Edited code, which wants a package of its own: only the command knows where that is.
+    mirror = models.parent / "mirror"
+    mirror.mkdir()
+    (models / "requirements.txt").write_text(wheel(mirror, "falaj_tests_words"))
+    edited = "from falaj_tests_words import word\n" + CODE.replace("ReLU", "SiLU")
+    (models / "mine" / "network.py").write_text(edited)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(mirror))
     assert "codeSha256" in project.falaj("preview", "--details").stdout
     project.up()
     versions = {

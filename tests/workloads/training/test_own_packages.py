@@ -124,7 +124,7 @@ def wheel(folder: Path, name: str, text: str = "word = 'found'\n") -> str:
     files[f"{about}/RECORD"] = "".join(f"{each},,\n" for each in [*files, f"{about}/RECORD"])
     with zipfile.ZipFile(path, "w") as packed:
         for place, content in files.items():
-            packed.writestr(place, content)
+            packed.writestr(zipfile.ZipInfo(place), content)  # the same bytes each time
     return f"{name}==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
