@@ -39,7 +39,7 @@ LEAST_ROWS: Final = 200
 """Fewer leave too little to validate with, and fit into one table."""
 SAMPLE_SHARE: Final = 0.1
 """Of the rows, at most, that training is validated with."""
-SAMPLE_BYTES: Final = 16 << 20
+SAMPLE_BYTES: Final = 8 << 20
 """What is held out, and what is validated with, is in memory: each at most so much of it."""
 LEAST_SHARD, MOST_SHARD = 1 << 18, 16 << 20
 _SHARDS: Final = 256
