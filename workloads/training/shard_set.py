@@ -22,7 +22,7 @@ from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.files import read_json, reading_errors
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import shard_files, snapshot
+from falaj.workloads.training import shard_files, shard_folder, snapshot
 from falaj.workloads.training.models import (
     MAXIMUM_CATEGORIES,
     SMALLEST_SIDE,
@@ -142,10 +142,10 @@ def digests(folder: Path) -> list[dict[str, Any]]:
     """Return name and SHA-256 of each shard of a folder, in order.
 
     Raises:
-        WorkloadError: as `shard_files.find`.
+        WorkloadError: as `shard_folder.find`.
     """
     found: list[dict[str, Any]] = []
-    for path in shard_files.find(folder):
+    for path in shard_folder.find(folder):
         with reading_errors(path, "the shard"), path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         found.append({"name": path.name, "sha256": digest})

@@ -19,7 +19,8 @@ from PIL import Image
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import shard_files
-from falaj.workloads.training.shard_files import blocks, find
+from falaj.workloads.training.shard_files import blocks
+from falaj.workloads.training.shard_folder import find
 
 
 def parquet(path: Path, columns: Mapping[str, Any]) -> Path:
