@@ -56,7 +56,7 @@ from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch, refused_host
 from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import picture_folder
+from falaj.workloads.training import picture_folder, shard_folder
 from falaj.workloads.training.decoder_size import DECODER_WIDTH, DecoderSize
 from falaj.workloads.training.header import read_header
 from falaj.workloads.training.own_code import (
@@ -245,8 +245,9 @@ class LocalSettings(Section):
     dataset: Named = DIGITS
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
     of a .txt or .md text that a language model learns, of a .jsonl file of conversations that it
-    learns to answer in, or of a folder with a folder of pictures for each class, from the
-    project's folder. A changed file is another dataset."""
+    learns to answer in, of a folder with a folder of pictures for each class, or of a folder of
+    shards (.parquet, .arrow, .jsonl or .tar), which are streamed, from the project's folder. A
+    changed file is another dataset."""
     target: Annotated[Named | None, SameAs(DatasetArgs, "target")] = None
     task: Annotated[str, TASK, SameAs(DatasetArgs, "task")] = TASK.default
     model: Annotated[str, NAME] | None = None
@@ -379,11 +380,12 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
         return _without_target(settings, f"the dataset {DIGITS}")
     source = Path(settings.dataset_source(root))
     if source.is_dir():
-        return _check_pictures(settings, source, root)
+        check = _check_shards if _holds_shards(source) else _check_pictures
+        return check(settings, source, root)
     if not (settings.is_table(root) or settings.is_text(root)):
         message = (
             f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
-            f"{' or '.join((*TABLES, *TEXTS))} file or of a folder of pictures"
+            f"{' or '.join((*TABLES, *TEXTS))} file or of a folder of pictures or of shards"
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if not source.is_file():
@@ -441,6 +443,26 @@ def _check_table(settings: LocalSettings, source: Path) -> list[Finding]:
     if settings.target is not None and settings.target in named:
         return []
     return [_target(settings, named)]
+
+
+def _holds_shards(folder: Path) -> bool:
+    try:
+        return shard_folder.holds_shards(folder)
+    except OSError:  # what can't be read is told as a folder of pictures
+        return False
+
+
+def _check_shards(settings: LocalSettings, folder: Path, root: Path) -> list[Finding]:
+    try:
+        first = shard_folder.find(folder)[0]
+    except WorkloadError as error:
+        return [Finding(("dataset",), str(error), _other_files(settings, root))]
+    if first.suffix.lower() in TABLES:
+        return _check_table(settings, first)
+    if settings.target is None and first.suffix.lower() != shard_folder.PICTURED:
+        message = f"missing; the shards of {settings.dataset} need the column to predict"
+        return [Finding(("target",), message)]
+    return []
 
 
 def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:

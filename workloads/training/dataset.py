@@ -22,7 +22,7 @@ from falaj.workloads.training import (
     conversations,
     language,
     picture_folder,
-    shard_files,
+    shard_folder,
     shards,
     snapshot,
 )
@@ -352,7 +352,7 @@ def _is_streamed(source: Source) -> bool:
     path = Path(source.location)
     if source.location == SOURCE or not path.is_dir():
         return False
-    return shard_files.holds_shards(path)
+    return shard_folder.holds_shards(path)
 
 
 def _wanted(source: Source) -> Any:

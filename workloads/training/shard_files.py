@@ -8,7 +8,6 @@ told by file and record, counted from 1.
 from __future__ import annotations
 
 import os
-import stat
 import tarfile
 import warnings
 from collections.abc import Generator, Iterator, Sequence
@@ -28,9 +27,6 @@ from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError, printable, some
 from falaj.workloads.training.header import check_header
 from falaj.workloads.training.picture_folder import SUFFIXES as PICTURES
-
-SUFFIXES: Final = (".parquet", ".arrow", ".jsonl", ".tar")
-"""Of the names of files that may be shards; all of a dataset have the same."""
 
 BLOCK_ROWS: Final = 4_096
 BLOCK_BYTES: Final = 8 << 20
@@ -77,55 +73,6 @@ class Block:
     rows: int
     columns: dict[str, Column] = field(default_factory=dict[str, Column])
     pictures: tuple[bytes, ...] = ()
-
-
-def holds_shards(folder: Path) -> bool:
-    """Whether there are shards in a folder, and not pictures in folders."""
-    return any(_is_shard(each) for each in folder.iterdir())
-
-
-def _is_shard(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith((".", "_"))
-
-
-def find(folder: Path) -> list[Path]:
-    """Return the shards of a folder in the order of their names.
-
-    Names that begin with "." or "_" are left out, as other programs' notes are.
-
-    Raises:
-        WorkloadError: there are none, they are of several kinds, links, no files or empty, or
-            other files lie beside them.
-    """
-    try:
-        entries = sorted(each for each in folder.iterdir() if not each.name.startswith((".", "_")))
-        kinds = {each: each.lstat() for each in entries}
-    except OSError as error:
-        raise WorkloadError(
-            f"{error.filename or folder} can't be read: {error.strerror}"
-        ) from error
-    others = [each.name for each in entries if not _is_shard(each)]
-    if others or not entries:
-        raise WorkloadError(
-            f"{folder} has beside its shards {some(others, _SHOWN) or 'nothing'}: a streamed "
-            f"dataset is a folder of {', '.join(SUFFIXES)} files alone"
-        )
-    suffixes = sorted({each.suffix.lower() for each in entries})
-    if len(suffixes) > 1:
-        raise WorkloadError(
-            f"{folder} has shards of several kinds ({', '.join(suffixes)}): all have to be of one"
-        )
-    for path, found in kinds.items():
-        if not stat.S_ISREG(found.st_mode):
-            raise WorkloadError(
-                f"the shard {path} is no file, but a link, a folder or something else: put the "
-                "file itself there"
-            )
-        if found.st_size == 0:
-            raise WorkloadError(
-                f"the shard {path} is empty (0 bytes): remove it, or put the whole file there"
-            )
-    return entries
 
 
 def blocks(path: Path) -> Iterator[Block]:

@@ -22,7 +22,7 @@ from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.files import read_json, reading_errors
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import shard_files, snapshot
+from falaj.workloads.training import shard_files, shard_folder, snapshot
 from falaj.workloads.training.models import (
     MAXIMUM_CATEGORIES,
     SMALLEST_SIDE,
@@ -39,7 +39,7 @@ LEAST_ROWS: Final = 200
 """Fewer leave too little to validate with, and fit into one table."""
 SAMPLE_SHARE: Final = 0.1
 """Of the rows, at most, that training is validated with."""
-SAMPLE_BYTES: Final = 16 << 20
+SAMPLE_BYTES: Final = 8 << 20
 """What is held out, and what is validated with, is in memory: each at most so much of it."""
 LEAST_SHARD, MOST_SHARD = 1 << 18, 16 << 20
 _SHARDS: Final = 256
@@ -142,10 +142,10 @@ def digests(folder: Path) -> list[dict[str, Any]]:
     """Return name and SHA-256 of each shard of a folder, in order.
 
     Raises:
-        WorkloadError: as `shard_files.find`.
+        WorkloadError: as `shard_folder.find`.
     """
     found: list[dict[str, Any]] = []
-    for path in shard_files.find(folder):
+    for path in shard_folder.find(folder):
         with reading_errors(path, "the shard"), path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         found.append({"name": path.name, "sha256": digest})

@@ -19,8 +19,9 @@ class DatasetArgs(KeptArgs):
 
     source: NotRequired[Annotated[Input[str], Default(DIGITS), REPLACES]]
     """``digits``, 1,797 scans that ship inside scikit-learn; or the absolute path of a .csv or
-    .parquet file, of a .txt or .md text, of a .jsonl file of conversations, or of a folder with a
-    folder of pictures for each class. A changed file is another dataset."""
+    .parquet file, of a .txt or .md text, of a .jsonl file of conversations, of a folder with a
+    folder of pictures for each class, or of a folder of shards (.parquet, .arrow, .jsonl or .tar),
+    which are streamed. A changed file is another dataset."""
     target: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
     """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
     task: NotRequired[Annotated[Input[str], TASK, Default(TASK.default), REPLACES]]

@@ -19,7 +19,8 @@ from PIL import Image
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import shard_files
-from falaj.workloads.training.shard_files import blocks, find
+from falaj.workloads.training.shard_files import blocks
+from falaj.workloads.training.shard_folder import find
 
 
 def parquet(path: Path, columns: Mapping[str, Any]) -> Path:
@@ -95,26 +96,47 @@ def test_notes_of_other_programs_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda d: cut(parquet(d / "a.parquet", {"x": [1.0] * 99}), 9), "shard a.parquet can't be"),
+        (
+            lambda d: cut(parquet(d / "a.parquet", {"x": [1.0] * 99}), 9),
+            "shard a.parquet can't be",
+        ),
         (lambda d: cut(tar(d / "a.tar", [("1.json", b"{}" * 900)]), 9_000), "a.tar can't be read"),
         (lambda d: cut(tar(d / "a.tar", [("1.json", b"{}")]), 10_000), "a.tar can't be read"),
         (lambda d: cut(tar(d / "a.tar", [("1.json", b"{}")]), 9_216), "its end is missing"),
-        (lambda d: lines(d / "a.tar", "no tar"), "a.tar can't be read, it is cut short or damaged"),
+        (
+            lambda d: lines(d / "a.tar", "no tar"),
+            "a.tar can't be read, it is cut short or damaged",
+        ),
         (lambda d: lines(d / "a.arrow", "no arrow"), "a.arrow can't be read"),
         (
             lambda d: parquet(d / "a.parquet", {"x": [1.0]}).rename(d / "b.arrow"),
             "b.arrow can't be read",
         ),
-        (lambda d: lines(d / "a.jsonl", '{"a":1}', "{"), "record 2 of the shard a.jsonl isn't JSON"),
+        (
+            lambda d: lines(d / "a.jsonl", '{"a":1}', "{"),
+            "record 2 of the shard a.jsonl isn't JSON",
+        ),
         (lambda d: lines(d / "a.jsonl", '{"a":NaN}'), "record 1 of the shard a.jsonl isn't JSON"),
-        (lambda d: lines(d / "a.jsonl", "[1]"), "record 1 of the shard a.jsonl isn't a JSON object"),
-        (lambda d: lines(d / "a.jsonl", '{"a":1}', '{"b":1}'), "record 2 of the shard a.jsonl lacks"),
+        (
+            lambda d: lines(d / "a.jsonl", "[1]"),
+            "record 1 of the shard a.jsonl isn't a JSON object",
+        ),
+        (
+            lambda d: lines(d / "a.jsonl", '{"a":1}', '{"b":1}'),
+            "record 2 of the shard a.jsonl lacks",
+        ),
         (
             lambda d: lines(d / "a.jsonl", '{"a":1}', '{"a":null}', '{"a":"x"}'),
             "'a' of the shard a.jsonl is numeric in record 1 and text in record 3",
         ),
-        (lambda d: tar(d / "a.tar", [("/etc/1.cls", b"x")]), "'/etc/1.cls' in the shard a.tar leads"),
-        (lambda d: tar(d / "a.tar", [("../1.cls", b"x")]), "'../1.cls' in the shard a.tar leads out"),
+        (
+            lambda d: tar(d / "a.tar", [("/etc/1.cls", b"x")]),
+            "'/etc/1.cls' in the shard a.tar leads",
+        ),
+        (
+            lambda d: tar(d / "a.tar", [("../1.cls", b"x")]),
+            "'../1.cls' in the shard a.tar leads out",
+        ),
         (lambda d: tar(d / "a.tar", [("a\\1.cls", b"x")]), "leads out of it"),
         (lambda d: tar(d / "a.tar", [("1\n.cls", b"x")]), "leads out of it"),
         (lambda d: special(d / "a.tar", tarfile.SYMTYPE), "is a link or a device"),
@@ -127,12 +149,18 @@ def test_notes_of_other_programs_are_left_out(tmp_path: Path) -> None:
             lambda d: tar(d / "a.tar", [("1.json", b"{}"), ("2.json", b"{}"), ("1.cls", b"x")]),
             "'1' twice, with others in between",
         ),
-        (lambda d: tar(d / "a.tar", [("1.png", png())]), "record 1 (1) of the shard a.tar has .png"),
+        (
+            lambda d: tar(d / "a.tar", [("1.png", png())]),
+            "record 1 (1) of the shard a.tar has .png",
+        ),
         (
             lambda d: tar(d / "a.tar", [("1.png", png()), ("1.jpg", png()), ("1.cls", b"x")]),
             "needed are one picture",
         ),
-        (lambda d: tar(d / "a.tar", [("1.png", png()), ("1.cls", b"\xff")]), "the class of record 1"),
+        (
+            lambda d: tar(d / "a.tar", [("1.png", png()), ("1.cls", b"\xff")]),
+            "the class of record 1",
+        ),
         (
             lambda d: tar(
                 d / "a.tar", [("1.png", png()), ("1.cls", b"x"), ("2.json", b'{"a": 1}')]
@@ -140,7 +168,7 @@ def test_notes_of_other_programs_are_left_out(tmp_path: Path) -> None:
             "has records with pictures and others without",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_told_by_shard_and_record(
     tmp_path: Path, make: Callable[[Path], Path], words: str
 ) -> None:
@@ -212,7 +240,9 @@ def test_pictures_and_their_classes(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 10_239), st.integers(0, 255), st.integers(0, 10_239))
-def test_damaged_tars_are_refused_or_read(less: int, byte: int, at: int) -> None:
+def test_damaged_tars_are_refused_or_read(
+    tmp_path_factory: pytest.TempPathFactory, less: int, byte: int, at: int
+) -> None:
     """Whatever is done to a tar, it is read or refused in words, by no other error."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -222,7 +252,7 @@ def test_damaged_tars_are_refused_or_read(less: int, byte: int, at: int) -> None
             archive.addfile(member, io.BytesIO(b'{"a": 1}'))
     data = bytearray(buffer.getvalue())
     data[at % len(data)] = byte
-    path = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / "falaj-test-shard.tar"
+    path = tmp_path_factory.getbasetemp() / "damaged.tar"
     for content in (bytes(data), bytes(data[:-less])):
         path.write_bytes(content)
         try:
