@@ -203,6 +203,7 @@ SERVICE = {
     "max_rows": Bound(1, 2**20, default=1_024),
     "max_tokens": Bound(1, 100_000, default=1_024),
     "tokens_per_minute": Bound(1, 1_000_000_000),
+    "keep_seconds": Bound(0, 3_600, default=600),
     "drain_seconds": Bound(0, 600, whole=False, default=10),
     "grpc_memory_bytes": Bound(128 * 2**20, 2**36),
 }

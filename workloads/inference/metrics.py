@@ -76,6 +76,7 @@ class Counters:
         "queue_seconds",
         "refused_connections",
         "responses",
+        "reused",
         "rows",
         "tokens",
     )  # fmt: skip
@@ -93,6 +94,8 @@ class Counters:
         self.generation = [0] * (len(TEXT_BOUNDS) + 1)
         self.generation_seconds = 0.0
         self.tokens: dict[str, int] = {}
+        # Of prompts, whose keys and values were there.
+        self.reused = 0
         self.batches: dict[str, int] = {}
         self.batch_seconds: dict[str, float] = {}
         self.joined = 0
@@ -174,6 +177,7 @@ class Counters:
             "generation": self.generation,
             "generation_seconds": self.generation_seconds,
             "tokens": self.tokens,
+            "reused": self.reused,
             "batches": self.batches,
             "batch_seconds": self.batch_seconds,
             "joined": self.joined,
@@ -231,6 +235,7 @@ PREFIX = "falaj_inference"
 _GAUGES = {
     "open_connections": "Connections that are open.",
     "cache_bytes": "What may come to be kept of the texts that are being generated.",
+    "prefix_bytes": "What is kept of texts that have ended, for the next turns.",
 }
 """Of a running worker alone, by their name in a snapshot."""
 _LABELS = ("model", "version")
@@ -301,6 +306,9 @@ class Totals(Collector):
         yield self._histogram(totals, "generation", "generation_duration_seconds",
                               "Time from a request's last byte to its text's end.")  # fmt: skip
         yield self._by(totals, "tokens", "kind", "Tokens of prompts, and generated ones.")
+        yield self._counter(
+            totals, "reused", "reused_tokens", "Tokens of prompts that an earlier turn had run."
+        )
         yield self._batches(totals)
         yield self._counter(totals, "overflow_wanted", "overflow_wanted",
                             "Requests that would have waited too long here.")  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,6 +32,7 @@ from falaj.workloads.inference.language import chats, completions
 from falaj.workloads.inference.language.cache import Room
 from falaj.workloads.inference.language.completions import Completion
 from falaj.workloads.inference.language.generation import Language
+from falaj.workloads.inference.language.prefixes import Begun, Left, Prefixes
 from falaj.workloads.inference.language.quota import TokenQuota
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.models.batching import Batcher, Member, Plan
@@ -89,6 +90,7 @@ class Runs:
         # A whole window of each request's text; and the largest request finds room.
         whole = language.bytes_of(language.context) if language is not None else 0
         self.room = Room(whole * max(completions.MOST_TEXTS, threads * TEXTS_PER_THREAD))
+        self.prefixes = Prefixes(service.limits.keep_seconds)
         self._service = service
         self._pool = pool
         self._threads = threads
@@ -228,6 +230,7 @@ class Runs:
                 headers=(retry_after(1),),
             )
         self.room.take(size)
+        self.prefixes.fit(self.room.left)
         self._texts += 1
 
     def free(self, size: int) -> None:
@@ -237,6 +240,17 @@ class Runs:
     def end_text(self) -> None:
         """Give the place back."""
         self._texts -= 1
+
+    def find(self, whose: bytes, tokens: Sequence[int], most: int) -> Begun | None:
+        """Return what an earlier text of a caller left of this one, which may come to so many
+        tokens; None: nothing."""
+        language = self._service.language
+        form = language.cache if language is not None else None
+        return None if form is None else self.prefixes.find(whose, tokens, form, most)
+
+    def keep(self, whose: bytes, left: Left) -> None:
+        """Take what a text left, as far as texts that are being generated leave room."""
+        self.prefixes.keep(whose, left, self.room.left)
 
     async def step(self, rows: int, work: Callable[[], Any], seconds: float | None) -> Any:
         """Do a step's work behind what waits: none is refused that has a place."""

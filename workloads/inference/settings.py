@@ -237,6 +237,9 @@ class Limits:
     """That a request may have a language model generate, for each of its texts."""
     tokens_per_minute: int | None = None
     """Of prompts and of what is generated, for each caller of a worker; None: without a limit."""
+    keep_seconds: int = int(SERVICE["keep_seconds"].usual)
+    """For which what was computed of a language model's text is kept for its next turn; 0: it
+    isn't."""
     drain_seconds: float = SERVICE["drain_seconds"].usual
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
@@ -402,6 +405,7 @@ def _limits(section: Section) -> Limits:
         max_rows=int(section.bounded("max_rows", known.max_rows)),
         max_tokens=int(section.bounded("max_tokens", known.max_tokens)),
         tokens_per_minute=section.optional_bounded("tokens_per_minute"),
+        keep_seconds=int(section.bounded("keep_seconds", known.keep_seconds)),
         drain_seconds=section.bounded("drain_seconds", known.drain_seconds),
         header_timeout_seconds=section.seconds(
             "header_timeout_seconds", 0.1, 600, known.header_timeout_seconds
@@ -655,6 +659,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="of prompts and of what a language model generates, for each caller of a worker "
         "(default: no limit)",
     )  # fmt: skip
+    command.add_argument(
+        "--keep-seconds", type=int, default=known.keep_seconds,
+        help="for which what was computed of a language model's text is kept for its next turn; "
+        "0: it isn't; default: %(default)s",
+    )  # fmt: skip
     command.add_argument("--drain-seconds", type=float, default=known.drain_seconds)
     command.add_argument("--load-seconds", type=float, default=known.load_seconds)
     command.add_argument(
@@ -806,6 +815,7 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "max_body_bytes": options.max_body_bytes,
             "max_rows": options.max_rows,
             "max_tokens": options.max_tokens,
+            "keep_seconds": options.keep_seconds,
             "drain_seconds": options.drain_seconds,
             "load_seconds": options.load_seconds,
             **{

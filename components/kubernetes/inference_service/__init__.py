@@ -555,22 +555,23 @@ def _operation(
         if names[argument] and not OBJECT.match(names[argument]):
             errors.add(argument, names[argument], "the name of an object in the cluster")
     return Operation(
-        names["priority_class"],
-        names["audit_claim"],
-        checked["start_seconds"] or _USUAL[gpu].start_seconds,
-        checked["drain_seconds"],
-        _max_body_mib(checked["max_body_mib"], grpc, errors),
-        checked["max_rows"],
-        checked["max_tokens"],
-        _tokens_per_minute(checked, errors),
+        priority_class=names["priority_class"],
+        audit_claim=names["audit_claim"],
+        start_seconds=checked["start_seconds"] or _USUAL[gpu].start_seconds,
+        drain_seconds=checked["drain_seconds"],
+        max_body_mib=_max_body_mib(checked["max_body_mib"], grpc, errors),
+        max_rows=checked["max_rows"],
+        max_tokens=checked["max_tokens"],
+        tokens_per_minute=_of_language("tokens_per_minute", checked, errors),
+        keep_seconds=_of_language("keep_seconds", checked, errors),
     )
 
 
-def _tokens_per_minute(checked: Mapping[str, Any], errors: ArgumentErrors) -> int | None:
-    """How many each caller may have; none is said of a model that has no tokens."""
-    asked: int | None = checked["tokens_per_minute"]
+def _of_language(name: str, checked: Mapping[str, Any], errors: ArgumentErrors) -> int | None:
+    """A number that is of texts: nothing is said of it where a model has no tokens."""
+    asked: int | None = checked[name]
     if asked is not None and checked["kind"] != "language":
-        errors.say("tokens_per_minute", "is for kind: language; leave it out")
+        errors.say(name, "is for kind: language; leave it out")
     return asked
 
 

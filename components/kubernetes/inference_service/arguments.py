@@ -332,6 +332,10 @@ class InferenceServiceArgs(InClusterArgs):
     tokens_per_minute: NotRequired[Annotated[int, bound("service", "tokens_per_minute")]]
     """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds; for ``language``. Default: no limit."""
+    keep_seconds: NotRequired[Annotated[int, bound("service", "keep_seconds")]]
+    """For how many seconds each worker keeps what was computed of a text that has ended, for the
+    next turn of its caller's conversation; 0: it doesn't. For ``language``. Default: as the
+    server does on one machine."""
     max_batch: NotRequired[Annotated[int, Between(1, 4_096), Default(32)]]
     """Most rows that Triton runs together; for ``gpu``."""
     grpc: NotRequired[Annotated[bool, Default(value=False)]]
@@ -447,7 +451,7 @@ class Access:
     certificate_issuer: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Operation:
     """How replicas start, end and keep records."""
 
@@ -459,6 +463,7 @@ class Operation:
     max_rows: int
     max_tokens: int
     tokens_per_minute: int | None = None
+    keep_seconds: int | None = None
 
 
 @dataclass(frozen=True)

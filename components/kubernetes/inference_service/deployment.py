@@ -246,6 +246,11 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
             if operation.tokens_per_minute is not None
             else ()
         ),
+        *(
+            ("--keep-seconds", str(operation.keep_seconds))
+            if operation.keep_seconds is not None
+            else ()
+        ),
         *("--drain-seconds", str(operation.drain_seconds)),
         *("--load-seconds", str(operation.start_seconds)),
         *_grpc_options(spec),

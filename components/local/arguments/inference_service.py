@@ -24,6 +24,7 @@ _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _ROWS: Final = bound("service", "max_rows")
 _TOKENS: Final = bound("service", "max_tokens")
+_KEPT: Final = bound("service", "keep_seconds")
 DRAIN: Final = bound("service", "drain_seconds")
 
 
@@ -112,6 +113,10 @@ class InferenceServiceArgs(SupervisedArgs):
     ]
     """Most tokens that each caller may have of each worker in a minute, those of its prompts
     and those that a language model adds. Default: no limit."""
+    keep_seconds: NotRequired[Annotated[Input[int], _KEPT, Default(_KEPT.default)]]
+    """For how many seconds each worker keeps what a language model computed of a text that has
+    ended, for the next turn of its caller's conversation; 0: it doesn't. It takes no more memory
+    than texts that are being generated may."""
     drain_seconds: NotRequired[Annotated[Input[int], DRAIN, Default(DRAIN.default)]]
     """How long an old version may finish its requests, in seconds."""
     grpc: NotRequired[Annotated[Input[bool], Default(value=True)]]

@@ -340,6 +340,7 @@ def configuration(
         "max-body-bytes": whole(inputs, "maxBodyBytes"),
         "max-rows": whole(inputs, "maxRows"),
         "max-tokens": whole(inputs, "maxTokens"),
+        "keep-seconds": whole(inputs, "keepSeconds"),
         "drain-seconds": whole(inputs, "drainSeconds"),
         "drift-window-rows": whole(inputs, "driftWindowRows"),
         "drift-window-seconds": whole(inputs, "driftWindowSeconds"),

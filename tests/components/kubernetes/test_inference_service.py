@@ -227,7 +227,7 @@ def test_requests_go_by_header_first_then_by_weight() -> None:
 def test_texts_go_by_header_and_weight_as_well_under_a_host_of_their_own() -> None:
     hosts = ["notes.acme.example.ae"]
     made = by_key(service(
-        kind="language", host_names=hosts, max_tokens=50, tokens_per_minute=700
+        kind="language", host_names=hosts, max_tokens=50, tokens_per_minute=700, keep_seconds=60
     ))  # fmt: skip
     route = made["HTTPRoute/credit-risk"]["spec"]
     assert route["hostnames"] == hosts
@@ -242,10 +242,10 @@ def test_texts_go_by_header_and_weight_as_well_under_a_host_of_their_own() -> No
     said = shown([made["Deployment/credit-risk-v7"]]).replace("\n", " ")
     assert "--max-tokens, '50'" in said
     assert "--tokens-per-minute, '700'" in said
-    with pytest.raises(
-        pulumi.InputPropertiesError, match="tokens_per_minute: is for kind: language"
-    ):
-        service(tokens_per_minute=700)
+    assert "--keep-seconds, '60'" in said
+    for name in ("tokens_per_minute", "keep_seconds"):
+        with pytest.raises(pulumi.InputPropertiesError, match=f"{name}: is for kind: language"):
+            service(**{name: 700})
 
 
 def test_a_new_version_leaves_the_old_one_as_it_was_and_a_rollback_is_weights_alone() -> None:

@@ -352,11 +352,12 @@ def test_a_service_serves_rolls_fails_well_and_leaves_nothing(provider: Any, sta
     same = provider.diff("InferenceService", made, back, inputs)
     assert same.changes == proto.DiffResponse.DIFF_NONE
     inputs |= {"maxRows": 7, "maxTokens": 9, "tokensPerMinute": 90, "batching": True}
+    inputs["keepSeconds"] = 0
     limited = provider.update("InferenceService", made, back, inputs)
     assert limited["servedVersion"] == first
     configured = json.loads(Path(limited["configPath"]).read_text())
     limits = configured["limits"]
-    assert limits["tokens_per_minute"] == 90
+    assert (limits["tokens_per_minute"], limits["keep_seconds"]) == (90, 0)
     assert (limits["max_rows"], limits["max_tokens"], configured["batching"]) == (7, 9, True)
 
     # A new version looks on, where it is to be the shadow first; whoever promotes it has it serve.

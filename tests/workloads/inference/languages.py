@@ -129,6 +129,14 @@ def ask(server: Server, token: str, prompt: Any = "a", **more: Any) -> tuple[int
         connection.close()
 
 
+def usage(prompt: int, generated: int, reused: int = 0) -> dict[str, Any]:
+    """What an answer says of tokens."""
+    return {
+        "prompt_tokens": prompt, "completion_tokens": generated,
+        "total_tokens": prompt + generated, "prompt_tokens_details": {"cached_tokens": reused},
+    }  # fmt: skip
+
+
 def texts(answer: tuple[int, Any]) -> list[str]:
     status, document = answer
     assert status == 200, document

@@ -37,6 +37,7 @@ from tests.workloads.inference.languages import (
     joined,
     streamed,
     texts,
+    usage,
 )
 from tests.workloads.inference.oip import LIMITS
 from tests.workloads.inference.serving import Server, Site, started
@@ -226,9 +227,7 @@ def token(speaking: Server) -> str:
 def test_a_completion_counts_tokens_and_ends_where_they_do(speaking: Server, token: str) -> None:
     found = ask(speaking, token, "ab-", temperature=0, max_tokens=2 * len(CYCLE))
     assert texts(found) == [ROUND * 2]
-    assert found[1]["usage"] == {
-        "prompt_tokens": 2, "completion_tokens": 18, "total_tokens": 20
-    }  # fmt: skip
+    assert found[1]["usage"] == usage(2, 18)
     half = ask(speaking, token, ["-", " "], temperature=0, max_tokens=2, echo=True)
     assert texts(half) == ["-\ufffd", " ab-"]
 

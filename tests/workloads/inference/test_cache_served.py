@@ -37,16 +37,19 @@ def token(keeping: Server) -> str:
     return keeping.site.token("predict")
 
 
-def kept_bytes(server: Server) -> float:
+def gauge(server: Server, name: str) -> float:
     connection = server.connect()
     _, text = call(connection, "GET", "/metrics", token=server.site.token("observe"))
     connection.close()
-    lines = text.decode().splitlines()
     return sum(
         float(line.rpartition(" ")[2])
-        for line in lines
-        if line.startswith("falaj_inference_cache_bytes{")
+        for line in text.decode().splitlines()
+        if line.startswith(f"falaj_inference_{name}{{")
     )
+
+
+def kept_bytes(server: Server) -> float:
+    return gauge(server, "cache_bytes")
 
 
 def reading_nothing(server: Server, token: str, **more: Any) -> Raw:
@@ -92,6 +95,52 @@ def test_memory_is_bounded_and_given_back(keeping: Server, token: str) -> None:
     wait_for(lambda: kept_bytes(keeping) == 0, "memory to be given back")
     assert ask(keeping, token, ["a", "b"], n=8, max_tokens=100)[0] == 200
     assert kept_bytes(keeping) == 0
+
+
+def test_a_next_turn_runs_what_is_new_and_tells_nobody_else(keeping: Server, token: str) -> None:
+    mine: dict[str, Any] = {"token": token, "user": "one"}
+
+    def reused(prompt: str, *, token: str, stream: bool = False, **more: Any) -> tuple[str, int]:
+        asked = {"temperature": 0, "max_tokens": 4, "stream": stream, **more}
+        if stream:
+            asked["stream_options"] = {"include_usage": True}
+        answer = ask(keeping, token, prompt, **asked)
+        found = streamed(answer) if stream else [answer[1]]
+        text = joined(found[:-1]) if stream else texts(answer)[0]
+        assert text == without(CONTEXT, prompt, 4, GREEDY)
+        return text, found[-1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    first = LONG[:18]
+    before = gauge(keeping, "reused_tokens_total")
+    text, count = reused(first, **mine)
+    assert count == 0
+    assert gauge(keeping, "prefix_bytes") > 0
+    # Another caller, another one's caller, and other rights.
+    site = keeping.site
+    others: list[dict[str, Any]] = [
+        {"token": site.token("predict", subject="somebody")}, {"token": token, "user": "two"},
+        {"token": token}, {"token": site.token("predict", "observe"), "user": "one"},
+    ]  # fmt: skip
+    for other in others:
+        assert reused(first, **other)[1] == 0
+    # The last token's is never there: it was generated, and nothing was run after it.
+    text, count = reused(first + text + "ab", stream=True, **mine)
+    assert count == len(first) + 3
+    # Of what is judged all is run; and of what isn't looked back on from its beginning.
+    answer = ask(keeping, token, first, user="one", echo=True, logprobs=0, max_tokens=1)
+    assert answer[1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+    assert reused(LONG[:50], **mine)[1] == 0
+    assert gauge(keeping, "reused_tokens_total") == before + count
+
+
+def test_nothing_is_kept_of_texts_that_ended_where_settings_say_so(site: Site) -> None:
+    site.write(limits={"keep_seconds": 0})
+    graph, fields = decoders.published(CONTEXT)
+    with started(site, site.publish(graph, fields=fields)) as server:
+        for _ in range(2):
+            answer = ask(server, site.token("predict"), LONG[:20], temperature=0, max_tokens=3)
+            assert answer[1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+        assert gauge(server, "prefix_bytes") == 0
 
 
 def test_what_is_refused_keeps_nothing(keeping: Server, token: str) -> None:

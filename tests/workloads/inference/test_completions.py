@@ -37,6 +37,7 @@ from tests.workloads.inference.languages import (
     streamed,
     table,
     texts,
+    usage,
 )
 from tests.workloads.inference.raw_http import Raw, head
 from tests.workloads.inference.serving import Server, Site, call, started
@@ -268,7 +269,7 @@ def test_an_answer_says_what_it_is(speaking: Server, token: str) -> None:
     assert before - 5 <= answer["created"] <= time.time() + 5
     assert (answer["object"], answer["model"]) == ("text_completion", NAME)
     assert answer["system_fingerprint"] == "version-1"
-    assert answer["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
+    assert answer["usage"] == usage(2, 3)
     assert ask(speaking, token, "ab")[1]["id"] != answer["id"]
 
 
@@ -291,9 +292,7 @@ def test_several_texts_of_several_prompts(speaking: Server, token: str) -> None:
         assert len(text) == len(prompts[place // 3]) + 10
     assert len(set(found)) == 9
     # A prompt counts once, as each of its characters; a generated one for each text.
-    assert answer[1]["usage"] == {
-        "prompt_tokens": 15, "completion_tokens": 90, "total_tokens": 105
-    }  # fmt: skip
+    assert answer[1]["usage"] == usage(15, 90)
     alone = texts(ask(speaking, token, "a", n=3, seed=1, max_tokens=10, echo=True))
     assert alone == found[:3]
 
@@ -374,7 +373,7 @@ def test_a_stream_ends_with_its_counts_where_they_are_asked_for(
     answer = ask(speaking, token, "ab", max_tokens=3, stream=True, stream_options=options)
     *others, last = streamed(answer)
     assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
+    assert last["usage"] == usage(2, 3)
     assert [each["usage"] for each in others] == [None] * 3
 
 

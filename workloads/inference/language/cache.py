@@ -141,6 +141,15 @@ class Kept:
             slots[:, :, self.filled : self.filled + count] = more
         self.filled += count
 
+    def begin(self, slots: dict[str, NDArray[np.float32]], filled: int) -> None:
+        """Go on from keys and values of a text's first tokens, which then belong here."""
+        self._slots, self.filled = slots, filled
+
+    def give_up(self) -> dict[str, NDArray[np.float32]]:
+        """Return the keys and values, and have none any more."""
+        slots, self._slots, self.filled = self._slots, {}, 0
+        return slots
+
     def restart(self, start: int) -> None:
         """Forget all, as the texts are looked back on from another place."""
         self.start, self.filled = start, 0
@@ -193,6 +202,11 @@ class Room:
                 headers=(retry_after(1),),
             )
         self.taken += size
+
+    @property
+    def left(self) -> int:
+        """Bytes that no text has taken."""
+        return self.most - self.taken
 
     def give_back(self, size: int) -> None:
         """Give so many back."""

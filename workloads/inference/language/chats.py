@@ -31,7 +31,7 @@ MOST_MESSAGES: Final = 1_024
 MOST_PARTS: Final = 64
 """Texts of one message."""
 OF_CALLER: Final = ("user", "safety_identifier", "prompt_cache_key")
-"""Texts that tell a caller's callers apart, of whom nothing here knows."""
+"""Texts that tell a caller's callers apart, of whom nothing else here knows."""
 DEVELOPER: Final = "developer"
 """What OpenAI calls `SYSTEM` of newer models."""
 FIELDS: Final = (
@@ -106,7 +106,7 @@ def read(body: bytes | bytearray, model: str, language: Language, most_tokens: i
     stream, usage = fields.streaming()
     stops = fields.stops()
     logprobs = _logprobs(fields)
-    fields.ignore(*OF_CALLER)
+    callers = fields.callers(*OF_CALLER)
     for name, allowed in _WITHOUT_EFFECT.items():
         fields.refuse(name, *allowed)
     fields.refuse_others(FIELDS)
@@ -123,7 +123,7 @@ def read(body: bytes | bytearray, model: str, language: Language, most_tokens: i
     begun = Prompt(tokens, 0, len(tokens))
     return Asked(
         prompts=(), begun=(begun,), most=min(asked, room), choices=choices, sampling=sampling,
-        stops=stops, stream=stream, usage=usage, echo=False, logprobs=logprobs,
+        stops=stops, stream=stream, usage=usage, echo=False, logprobs=logprobs, callers=callers,
     )  # fmt: skip
 
 

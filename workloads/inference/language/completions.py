@@ -28,6 +28,7 @@ from falaj.workloads.inference.language.generation import (
     Text,
 )
 from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
+from falaj.workloads.inference.language.prefixes import Begun, Left, whose
 from falaj.workloads.inference.metrics import GENERATED, PROMPT, Counters
 from falaj.workloads.inference.protocol.oip import Inference
 
@@ -63,6 +64,7 @@ class Asked:
         choices: texts for each prompt.
         usage: whether a stream ends with the counts of tokens.
         logprobs: how many of the likeliest tokens are told with each; None: no likelihoods are.
+        callers: texts by which a caller tells its own callers apart, or None.
     """
 
     prompts: Sequence[str]
@@ -75,6 +77,7 @@ class Asked:
     usage: bool
     echo: bool
     logprobs: int | None
+    callers: Sequence[str | None] = ()
 
     @property
     def prompt_tokens(self) -> int:
@@ -218,12 +221,13 @@ class Fields:
             )  # fmt: skip
         return found
 
-    def ignore(self, *names: str) -> None:
-        """Take texts about a caller's own caller, of whom nothing here knows."""
-        for name in names:
-            value = self.take(name)
+    def callers(self, *names: str) -> list[str | None]:
+        """Take texts about a caller's own caller, of whom nothing else here knows."""
+        found = [self.take(name) for name in names]
+        for name, value in zip(names, found, strict=True):
             if value is not None and type(value) is not str:
-                raise RequestError(400, f"{name}: allowed is a text, which is ignored", field=name)
+                raise RequestError(400, f"{name}: allowed is a text", field=name)
+        return found
 
     def refuse_others(self, allowed: Sequence[str]) -> None:
         """Refuse what is left, as nothing is known by such a name."""
@@ -282,11 +286,12 @@ def read(body: bytes | bytearray, model: str, language: Language, most_tokens: i
         )  # fmt: skip
     stops = fields.stops()
     logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, None)
-    _ignore_or_refuse(fields, choices)
+    callers = fields.callers("user")
+    _refuse_others(fields, choices)
     is_judged = echo and logprobs is not None
     begun = [language.prompt(each, is_judged=is_judged) for each in prompts]
     return Asked(
-        prompts, begun, most or 1, choices, sampling, stops, stream, usage, echo, logprobs
+        prompts, begun, most or 1, choices, sampling, stops, stream, usage, echo, logprobs, callers
     )
 
 
@@ -303,8 +308,7 @@ def require_model(given: str, model: str) -> None:
         )  # fmt: skip
 
 
-def _ignore_or_refuse(fields: Fields, choices: int) -> None:
-    fields.ignore("user")
+def _refuse_others(fields: Fields, choices: int) -> None:
     fields.refuse("best_of", choices)
     fields.refuse("frequency_penalty", 0)
     fields.refuse("presence_penalty", 0)
@@ -337,6 +341,14 @@ class Steps(Protocol):
 
     def end_text(self) -> None:
         """Give the place back."""
+
+    def find(self, whose: bytes, tokens: Sequence[int], most: int) -> Begun | None:
+        """Return what an earlier text of a caller left of this one, which may come to so many
+        tokens; None: nothing."""
+        ...
+
+    def keep(self, whose: bytes, left: Left) -> None:
+        """Take what a text left, for the next one of the same caller."""
 
     async def step(self, rows: int, work: Callable[[], Any], seconds: float | None) -> Any:
         """Do a step's work in a thread; return what it does.
@@ -403,12 +415,28 @@ class Completion(Awaitable[Answer]):
             "system_fingerprint": f"{OF_VERSION}{version}",
         }  # fmt: skip
         texts = _texts(asked)
-        self._generation = Generation(language, texts, asked.sampling, asked.logprobs)
+        self._whose = whose(exchange.identity, asked.callers)
+        # Whether a step is under way, or came to no end: then nobody knows what is kept.
+        self._is_stepping = False
         # By text, until it ends.
         self._kept_bytes = {
             text.index: language.bytes_of(text.length + asked.most) for text in texts
         }
         steps.begin_text(sum(self._kept_bytes.values()))
+        begun = self._begun(texts)
+        self._generation = Generation(language, texts, asked.sampling, asked.logprobs, begun)
+
+    def _begun(self, texts: Sequence[Text]) -> Begun | None:
+        """What needn't be run again: of a text that is alone, whole, and not to be judged."""
+        text = texts[0]
+        if len(texts) > 1 or text.skipped or text.echoed:
+            return None
+        return self._steps.find(self._whose, text.places, text.length + self._asked.most)
+
+    def _keep(self) -> None:
+        left = self._generation.leave()
+        if left is not None:
+            self._steps.keep(self._whose, left)
 
     def __await__(self) -> Generator[Any, None, Answer]:
         return self._answer().__await__()
@@ -459,7 +487,9 @@ class Completion(Awaitable[Answer]):
         if self.hung_up():
             raise RequestError(408, "the client hung up before its text was whole", close=True)
         rows = len(self._generation.unfinished)
+        self._is_stepping = True
         found = await self._steps.step(rows, self._timed_step, self._seconds)
+        self._is_stepping = False
         grown = cast("list[tuple[Text, str]]", found)
         if grown and not self._has_begun:
             self._has_begun = True
@@ -467,6 +497,7 @@ class Completion(Awaitable[Answer]):
         for text, _ in grown:
             if text.finish is not None:
                 self._steps.free(self._kept_bytes.pop(text.index))
+                self._keep()
         return grown
 
     def _timed_step(self) -> list[tuple[Text, str]]:
@@ -478,11 +509,14 @@ class Completion(Awaitable[Answer]):
     def _end(self) -> None:
         """Give the place back and what is still kept, and count."""
         self._steps.free(sum(self._kept_bytes.values()))
+        if not self._is_stepping:
+            self._keep()
         self._generation.drop()
         self._steps.end_text()
         tokens = {PROMPT: self._asked.prompt_tokens, GENERATED: self._generation.generated}
         self._settle(sum(tokens.values()))
         self._counters.generated(time.perf_counter() - self._exchange.started, tokens)
+        self._counters.reused += self._generation.reused
         self._exchange.log = self._log + b"".join(
             b',"%b_tokens":%d' % (kind.encode(), count) for kind, count in tokens.items()
         )
@@ -513,14 +547,15 @@ class Completion(Awaitable[Answer]):
         return ()
 
     @property
-    def _usage(self) -> Mapping[str, int]:
+    def _usage(self) -> Mapping[str, Any]:
         prompt, generated = self._asked.prompt_tokens, self._generation.generated
         return {
             "prompt_tokens": prompt, "completion_tokens": generated,
             "total_tokens": prompt + generated,
+            "prompt_tokens_details": {"cached_tokens": self._generation.reused},
         }  # fmt: skip
 
-    def _event(self, choices: Sequence[Any], usage: Mapping[str, int] | None = None) -> bytes:
+    def _event(self, choices: Sequence[Any], usage: Mapping[str, Any] | None = None) -> bytes:
         document: dict[str, Any] = {**self._head, "object": self.piece, "choices": choices}
         if self._asked.usage:
             document["usage"] = usage

@@ -30,6 +30,7 @@ from falaj.workloads.inference.language.likelihoods import (
     of_logits,
     of_probabilities,
 )
+from falaj.workloads.inference.language.prefixes import Begun, Left
 from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.remembering import ASKED, CHUNK, LOGITS
 from falaj.workloads.vocabulary import (
@@ -366,7 +367,7 @@ class _Group:
         if len(going) == len(self.texts):
             return
         self.texts = [self.texts[row] for row in going]
-        if self.kept is not None:
+        if self.kept is not None and going:
             self.kept.select(going)
 
 
@@ -378,6 +379,7 @@ class Generation:
         texts: of one request.
         sampling: how tokens are chosen.
         logprobs: how many of the likeliest are told with each token; None: nothing is.
+        begun: what needn't be run again of a text that is alone. Default: all is run.
     """
 
     def __init__(
@@ -386,13 +388,21 @@ class Generation:
         texts: Sequence[Text],
         sampling: Sampling,
         logprobs: int | None = None,
+        begun: Begun | None = None,
     ) -> None:
         self.texts = texts
+        self.reused = 0
+        """Tokens of prompts that needn't be run."""
         self._language = language
         self._sampling = sampling
         self._logprobs = logprobs
         self._decoders = {each.index: language.vocabulary.decoder() for each in texts}
         self._groups = self._grouped(texts)
+        # What was kept of a text that is alone and has ended.
+        self._left: Kept | None = None
+        if begun is not None and (kept := self._groups[0].kept) is not None:
+            kept.begin(begun.slots, begun.count)
+            self.reused = begun.count
 
     @property
     def generated(self) -> int:
@@ -408,6 +418,20 @@ class Generation:
     def kept_bytes(self) -> int:
         """What is kept of the texts from step to step."""
         return sum(each.kept.size for each in self._groups if each.kept is not None)
+
+    def leave(self) -> Left | None:
+        """Return what is kept of a text that is alone, and keep it no more.
+
+        None: there are several, nothing is kept, or not from the text's beginning on.
+        """
+        kept, self._left = self._left or (self._groups[0].kept if self._groups else None), None
+        if len(self.texts) > 1 or kept is None or not kept.filled:
+            return None
+        (text,) = self.texts
+        if text.skipped or kept.start:
+            return None
+        tokens = text.places[: kept.filled]
+        return Left(tokens, text.length - text.generated, kept.give_up())
 
     def drop(self) -> None:
         """Keep nothing more, however far the texts have come."""
@@ -441,6 +465,8 @@ class Generation:
                 text.places.append(place)
                 text.seen += 1
                 found.append((text, text.add(more)))
+            if len(self.texts) == 1 and self.texts[0].finish is not None:
+                self._left = group.kept
             group.drop_finished()
         self._groups = [each for each in self._groups if each.texts]
         return found

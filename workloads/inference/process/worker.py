@@ -449,6 +449,7 @@ class Worker:
             | {
                 "open_connections": len(service.connections),
                 "cache_bytes": service.runs.room.taken,
+                "prefix_bytes": service.runs.prefixes.held,
                 "dropped_lines": self._dropped_lines,
             }
         )
@@ -507,6 +508,7 @@ class Worker:
         service = self._service
         assert service is not None  # noqa: S101 - runs after _load
         service.answers.tick()
+        service.runs.prefixes.expire()
         self._tell_failed_handshakes(service)
         now = time.perf_counter()
         for connection in [c for c in service.connections if c.deadline < now]:

@@ -449,6 +449,7 @@ def _completed(kind: str, said: Document, logprobs: Document) -> Document:
         {
             "usage": _object(
                 dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), _COUNT)
+                | {"prompt_tokens_details": _object({"cached_tokens": _COUNT})}
             )
         },
     )  # fmt: skip
