@@ -16,6 +16,7 @@ from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Task, check_fit
 from falaj.workloads.federation.transport import Link
+from falaj.workloads.training import optimisers
 from falaj.workloads.training.batches import Augmentation, Batches, features
 from falaj.workloads.training.loop import row_losses
 from falaj.workloads.training.options import default_threads
@@ -97,7 +98,7 @@ def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
         augmentation=Augmentation(recipe.blocks() if recipe else None),
         seed=plan.seed, rank=0, processes=1,
     )  # fmt: skip
-    optimiser = torch.optim.AdamW(module.parameters(), lr=plan.learning_rate, weight_decay=0.02)
+    optimiser = optimisers.AdamW(module.parameters(), lr=plan.learning_rate, weight_decay=0.02)
     loss = math.nan
     for epoch in range(number * plan.epochs, (number + 1) * plan.epochs):
         order, total = batches.order(epoch), 0.0

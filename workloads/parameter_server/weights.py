@@ -41,7 +41,7 @@ from falaj.workloads.parameter_server import frames
 from falaj.workloads.parameter_server.frames import Coding, Layout
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
-from falaj.workloads.training import checkpoint
+from falaj.workloads.training import checkpoint, optimisers
 from falaj.workloads.training import record as records
 from falaj.workloads.training.loop import Position, copied, follow_weights, optimiser_of
 from falaj.workloads.training.options import Parameters
@@ -198,7 +198,7 @@ class Weights:
         steps = max(1, terms.total // terms.gather)
         self._scheduler: torch.optim.lr_scheduler.LambdaLR | None = None
         if terms.mode == "local":
-            self._optimiser: torch.optim.Optimizer = torch.optim.SGD(
+            self._optimiser: torch.optim.Optimizer = optimisers.SGD(
                 module.parameters(), lr=terms.outer_rate, momentum=terms.outer_momentum,
                 nesterov=terms.outer_momentum > 0,
             )  # fmt: skip

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falaj.workloads.training import folds, linear, race, trees
+from falaj.workloads.training import folds, linear, optimisers, race, trees
 from falaj.workloads.training.batches import PreparedData, features, prepare
 from falaj.workloads.training.image_networks import ImageNetwork
 from falaj.workloads.training.loop import PREDICTED_ROWS, predict
@@ -373,7 +373,7 @@ def calibration(logits: Tensor, labels: Tensor, *, shifted: bool = True) -> tupl
     given = logits.detach().double()
     logarithm = torch.zeros((), dtype=torch.float64, requires_grad=True)
     shift = torch.zeros(given.shape[1], dtype=torch.float64, requires_grad=shifted)
-    optimiser = torch.optim.LBFGS(
+    optimiser = optimisers.LBFGS(
         [logarithm, shift] if shifted else [logarithm],
         max_iter=_STEPS, line_search_fn="strong_wolfe",
     )  # fmt: skip

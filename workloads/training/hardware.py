@@ -97,7 +97,10 @@ def make_deterministic(seed: int, threads: int) -> None:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    # `use_deterministic_algorithms` does the same, but loads PyTorch's compiler to tell it too,
+    # which takes a second. Where a team's own model loads it, it reads the variable.
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
+    torch.set_deterministic_debug_mode("error")
     torch.backends.cudnn.benchmark = False
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from falaj.workloads.errors import CodeError, some
-from falaj.workloads.training import pruning, quantisation
+from falaj.workloads.training import optimisers, pruning, quantisation
 from falaj.workloads.training.batches import Batches
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
@@ -467,9 +467,7 @@ def optimiser_of(
         {"params": [p for p in learned if p.ndim > 1], "weight_decay": decay},
         {"params": [p for p in learned if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    optimiser = own_optimizer(module, rate, decay) or torch.optim.AdamW(
-        groups, lr=rate, fused=True
-    )
+    optimiser = own_optimizer(module, rate, decay) or optimisers.AdamW(groups, lr=rate, fused=True)
     total = max(1, parameters.epochs * steps)
     return optimiser, torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: rate_share(step, total)
