@@ -87,8 +87,8 @@ def mean_runs(metrics: str) -> dict[str, float]:
     return {each: sums.get(each, 0.0) / count for each, count in counts.items() if count > 0}
 
 
-def _output(name: str, said: Mapping[str, Any]) -> tuple[str, str, str]:
-    agreement, apart = _number(said.get("agreement")), _number(said.get("mean_difference"))
+def _output(name: str, figures: Mapping[str, Any]) -> tuple[str, str, str]:
+    agreement, apart = _number(figures.get("agreement")), _number(figures.get("mean_difference"))
     return (
         name,
         NOTHING if agreement is None else _share(agreement),
