@@ -94,9 +94,9 @@ def meet(store: Store, action: str, token: str, name: str) -> FaultError | None:
             if not fault.always and fault.seen >= fault.nth + fault.times - 1:
                 store.connection.execute("UPDATE faults SET spent = 1 WHERE number = ?", (number,))
             how = "timed out" if fault.timeout else "failed"
-            said = f"{fault.answer}: " if fault.answer else ""
+            answer = f"{fault.answer}: " if fault.answer else ""
             return FaultError(
-                f"{said}the {action} of {name} ({token}) {how} because the sandbox was told so: "
+                f"{answer}the {action} of {name} ({token}) {how} because the sandbox was told so: "
                 f"fault {number}; `falaj sandbox fault list` shows all",
                 timed_out=fault.timeout,
             )

@@ -122,14 +122,14 @@ def _read(file: Path) -> Sdk | None:
     """What an SDK says of the provider that it belongs to; None where that can't be read."""
     folder = file.parent
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        if not said.get("resource"):
+        described = json.loads(file.read_text(encoding="utf-8"))
+        if not described.get("resource"):
             return None
         # A provider with parameters is one program for many packages: no SDK alone tells which.
-        if said.get("parameterization"):
+        if described.get("parameterization"):
             return None
-        name = str(said.get("name") or folder.name.removeprefix("pulumi_").replace("_", "-"))
-        version = str(said.get("version") or _version(folder))
+        name = str(described.get("name") or folder.name.removeprefix("pulumi_").replace("_", "-"))
+        version = str(described.get("version") or _version(folder))
     except (OSError, ValueError, AttributeError):
         return None
     if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version)):

@@ -162,8 +162,8 @@ class SandboxServicer(Servicer):
         found = await self._done(lambda: self._at(urn).read(urn, id, state, inputs))
         if found is None and self._refusals and not state:
             token = urns.token(urn)
-            said = f"{id!r} doesn't exist in the sandbox; the program got made-up values"
-            self._refusals.note(token, urns.name(urn), [said])
+            reason = f"{id!r} doesn't exist in the sandbox; the program got made-up values"
+            self._refusals.note(token, urns.name(urn), [reason])
             return self._at(urn).imagined(token, id), {}
         return None if found is None else (dict(found.outputs), dict(found.inputs))
 

@@ -20,8 +20,8 @@ _CUT: Final = "…"
 
 def clean(text: object) -> str:
     """A text without control characters, on one line, that can be written as UTF-8."""
-    said = _CONTROL.sub(" ", str(text)).encode("utf-8", "replace").decode("utf-8")
-    return " ".join(said.split())
+    printable = _CONTROL.sub(" ", str(text)).encode("utf-8", "replace").decode("utf-8")
+    return " ".join(printable.split())
 
 
 def columns(text: str) -> int:

@@ -230,16 +230,16 @@ def _of_model(store: Store, model: str, keyring: KeyRing) -> Iterator[Run]:
     trusted = keyring.verify_key()
     for number in store.versions(model):
         pointing = tuple(name for name, each in aliases.items() if each.version == number)
-        told = Run("", "damaged", model, (number,), pointing)
+        run = Run("", "damaged", model, (number,), pointing)
         try:
             fields = store.load(model, number, keyring, trusted).manifest
         except WorkloadError as error:
-            yield replace(told, error=str(error))
+            yield replace(run, error=str(error))
             continue
-        yield _of_manifest(told, fields)
+        yield _of_manifest(run, fields)
 
 
-def _of_manifest(told: Run, manifest: Mapping[str, Any]) -> Run:
+def _of_manifest(run: Run, manifest: Mapping[str, Any]) -> Run:
     metrics = mapping(manifest.get("metrics"))
     card, lineage = mapping(metrics.get("card")), mapping(manifest.get("lineage"))
     figures = _figures(metrics)
@@ -253,7 +253,7 @@ def _of_manifest(told: Run, manifest: Mapping[str, Any]) -> Run:
         if measured in of_served:
             figures[f"served_{measured}"] = of_served[measured]
     return replace(
-        told,
+        run,
         identity=str(lineage.get("run", "")),
         state="published",
         kind=str(card.get("class") or card.get("model") or ""),
@@ -281,29 +281,29 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _of_folder(folder: Path) -> Run:
-    told = Run("", "damaged", folder=folder)
+    run = Run("", "damaged", folder=folder)
     try:
         asked = mapping(read_json(folder / records.PARAMETERS, "the parameters of the run"))
         record = mapping(records.finished(folder))
         history = _history(folder / records.METRICS)
     except WorkloadError as error:
-        return replace(told, error=str(error))
-    told = replace(
-        told,
+        return replace(run, error=str(error))
+    run = replace(
+        run,
         identity=str(asked.get("identity", "")),
         parameters=mapping(asked.get("parameters")),
         history=tuple(history),
     )
     if record:
-        return _of_record(told, record)
+        return _of_record(run, record)
     # The trainer's process is written beside the folder, as `TrainingRun` starts it.
     running = is_process_running(read_pid(folder.with_name(f"{folder.name}.pid")), (str(folder),))
     own = mapping(asked.get("parameters")).get("code")
     last: Mapping[str, Any] = history[-1] if history else {}
     return replace(
-        told,
+        run,
         state="training" if running else "stopped",
-        kind=str(told.parameters.get("model", "")) if own else "",
+        kind=str(run.parameters.get("model", "")) if own else "",
         when=_modified(folder),
         data={"digest": str(asked.get("dataset", ""))},
         figures={
@@ -313,7 +313,7 @@ def _of_folder(folder: Path) -> Run:
     )
 
 
-def _of_record(told: Run, record: Mapping[str, Any]) -> Run:
+def _of_record(run: Run, record: Mapping[str, Any]) -> Run:
     model = mapping(record.get("model"))
     own = mapping(mapping(model.get("architecture")).get("own"))
     kept = mapping(model.get("choice")).get("kept", "")
@@ -323,7 +323,7 @@ def _of_record(told: Run, record: Mapping[str, Any]) -> Run:
         figures["training_seconds"] = seconds
     epochs = record.get("epochs")
     return replace(
-        told,
+        run,
         state="trained",
         kind=str(own.get("name") or kept),
         when=str(record.get("created", "")),

@@ -36,8 +36,8 @@ class ApiError(Exception):
 
     def __init__(self, status: int, message: str) -> None:
         """``status`` is HTTP's; ``message`` is the server's own."""
-        said = f"the API server answered {status}: {message}" if status else message
-        super().__init__(said)
+        text = f"the API server answered {status}: {message}" if status else message
+        super().__init__(text)
         self.status = status
         self.message = message
 
@@ -60,9 +60,9 @@ class ApiError(Exception):
     def refused(cls, status: int, text: str) -> Self:
         """What an answer says of a refusal, with its causes."""
         try:
-            said = json.loads(text)
-            listed = mapping(said.get("details")).get("causes") or ()
-            reasons = [str(said["message"]), *(str(each["message"]) for each in listed)]
+            document = json.loads(text)
+            listed = mapping(document.get("details")).get("causes") or ()
+            reasons = [str(document["message"]), *(str(each["message"]) for each in listed)]
             return cls(status, "; ".join(reasons))
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls(status, text[:_LONGEST_TEXT] or "no reason given")

@@ -63,8 +63,10 @@ def disorder(messages: Sequence[Message]) -> str | None:
         if each.role == SYSTEM and place:
             return f"message {place + 1} is of '{SYSTEM}', which may only be the first"
         if each.role == ASSISTANT and came != USER:
-            said = f"after '{came}'" if came else "first"
-            return f"message {place + 1} is of '{ASSISTANT}' and comes {said}: it answers '{USER}'"
+            where = f"after '{came}'" if came else "first"
+            return (
+                f"message {place + 1} is of '{ASSISTANT}' and comes {where}: it answers '{USER}'"
+            )
     return None
 
 
@@ -237,10 +239,10 @@ def of_json(value: object) -> Template:
         raise _wrong("its roles aren't an object")
     around: dict[str, Around] = {}
     for role, each in roles.items():
-        said = mapping(each)
-        if set(said) != {"before", "after"}:
+        marks = mapping(each)
+        if set(marks) != {"before", "after"}:
             raise _wrong("a role has other members than before and after")
-        around[role] = Around(_parts(said["before"]), _parts(said["after"]))
+        around[role] = Around(_parts(marks["before"]), _parts(marks["after"]))
     if type(end) is not int or end not in MARKS:
         raise _wrong("its end is no mark")
     return Template(_parts(given["begin"]), around, end)

@@ -168,8 +168,8 @@ class Client:
 
     def answer(self, messages: Sequence[Message]) -> str:
         """What is likeliest to be answered to messages."""
-        said = [{"role": each.role, "content": each.content} for each in messages]
-        body = {"model": self.model, "messages": said, "temperature": 0}
+        turns = [{"role": each.role, "content": each.content} for each in messages]
+        body = {"model": self.model, "messages": turns, "temperature": 0}
         answer = self._request("POST", "/v1/chat/completions", json.dumps(body))
         return str(answer["choices"][0]["message"]["content"])
 
@@ -270,8 +270,8 @@ def _show_text(
         print(f"\nbeginning:  {beginning!r}\ncontinued:  {client.complete(beginning)!r}")
     shares = np.asarray(answers, dtype=np.float64)
     count = len(rows.labels)
-    said = shares[np.arange(count), rows.labels]
-    nats = -np.log(np.maximum(said, _LEAST_PROBABILITY)).mean()
+    probabilities = shares[np.arange(count), rows.labels]
+    nats = -np.log(np.maximum(probabilities, _LEAST_PROBABILITY)).mean()
     right = int((shares.argmax(axis=1) == rows.labels).sum())
     unit, share = vocabulary.unit.removesuffix("s"), tokens_a_character(vocabulary, rows.labels)
     print(

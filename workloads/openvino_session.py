@@ -175,5 +175,5 @@ def _stoppable(request: Any, given: Mapping[int, Array], options: Any) -> None:
 def _first(error: BaseException) -> str:
     """What OpenVINO says, without the places in its source that come first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("Exception from", "Check '"))]
-    return (told or lines or [type(error).__name__])[0][:300]
+    reasons = [line for line in lines if not line.startswith(("Exception from", "Check '"))]
+    return (reasons or lines or [type(error).__name__])[0][:300]

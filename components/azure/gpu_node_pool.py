@@ -192,15 +192,15 @@ def infiniband_warning(version: str | None) -> str:
     Args:
         version: of the pool's Kubernetes; None for the cluster's.
     """
-    said = (
+    warning = (
         "InfiniBand needs the feature AKSInfinibandSupport of Microsoft.ContainerService, "
         "registered before the pool is made; falaj preflight says whether it is"
     )
     if version not in _WITH_UBUNTU_22:
-        return said
+        return warning
     return (
-        f"{said}. With Kubernetes {version} nodes have Ubuntu 22.04, on which RDMA by the kernel "
-        "alone wasn't reported to work: take a later version, which has 24.04"
+        f"{warning}. With Kubernetes {version} nodes have Ubuntu 22.04, on which RDMA by the "
+        "kernel alone wasn't reported to work: take a later version, which has 24.04"
     )
 
 

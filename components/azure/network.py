@@ -290,13 +290,13 @@ def _peers(name: str, flow: Flow, subnets: Mapping[str, ipaddress.IPv4Network]) 
 
 
 def _rule(
-    flow: Flow, word: str, peer: str, subnets: Mapping[str, ipaddress.IPv4Network]
+    flow: Flow, direction: str, peer: str, subnets: Mapping[str, ipaddress.IPv4Network]
 ) -> network.SecurityRuleArgs:
-    inbound = word == "from"
+    inbound = direction == "from"
     sources, targets = _peers(flow.source, flow, subnets), _peers(flow.target, flow, subnets)
     one_source, one_target = len(sources) == 1, len(targets) == 1
     return network.SecurityRuleArgs(
-        name=f"{word}-{peer.replace('.', '-')}",
+        name=f"{direction}-{peer.replace('.', '-')}",
         access=network.SecurityRuleAccess.ALLOW,
         direction=(
             network.SecurityRuleDirection.INBOUND

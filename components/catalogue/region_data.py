@@ -159,11 +159,11 @@ def _instruction_sets(family: dict[str, Any] | None) -> InstructionSets:
     )
     known = True
     best: str | None = None
-    for feature, word in ladder:
+    for feature, name in ladder:
         if feature not in features:
             continue
         if features[feature]:
-            best = word
+            best = name
             break
         known = known and features[feature] is not None
     return InstructionSets(

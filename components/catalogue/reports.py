@@ -288,12 +288,12 @@ def _money(amount: Decimal | None) -> Decimal | None:
 
 
 def _machine_notes(chosen: Sequence[Place], machines: Sequence[MachineType]) -> tuple[str, ...]:
-    said: dict[str, list[str]] = {}
+    by_note: dict[str, list[str]] = {}
     for machine in machines:
         for note in (machine.caution, machine.note):
             if note:
-                said.setdefault(note, []).append(machine.name)
-    of_machines = [f"{', '.join(once(names))}: {note}" for note, names in said.items()]
+                by_note.setdefault(note, []).append(machine.name)
+    of_machines = [f"{', '.join(once(names))}: {note}" for note, names in by_note.items()]
     return (*(f"{p.name}: {note}" for p in chosen for note in p.notes), *of_machines)
 
 

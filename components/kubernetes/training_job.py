@@ -568,10 +568,10 @@ def _division(
             errors.say("parallel", reason)
     if (reason := division.refuse_compression(chosen["compression"], most)) is not None:
         errors.say("compression", reason)
-    said = {name: word for name, word in chosen.items() if word != words[name].default}
+    others = {name: value for name, value in chosen.items() if value != words[name].default}
     return tuple(
         word
-        for name, value in {**division.options, **said}.items()
+        for name, value in {**division.options, **others}.items()
         for word in (f"--{name}", str(value))
     )
 

@@ -110,10 +110,12 @@ def ensure(wanted: int, *, raise_limit: bool) -> None:
     if available(wanted):
         return
     limit = min(map(_read, LIMITS))
-    said = "".join(f" ({file}: {why})" for file, why in refused.items() if _read(file) < ENOUGH)
+    refusals = "".join(
+        f" ({file}: {why})" for file, why in refused.items() if _read(file) < ENOUGH
+    )
     raise EngineError(
         f"the kernel doesn't give {wanted} watchers of files (instances of inotify) more: its "
-        f"limit for a user is {limit}{said}, and other programs have most of them; end some "
+        f"limit for a user is {limit}{refusals}, and other programs have most of them; end some "
         "(containers, other control planes), or as root: "
         f"sysctl -w {_SETTING}={max(ENOUGH, 2 * limit)}"
     )

@@ -160,9 +160,9 @@ class ControlPlane:
         def reached() -> bool:
             record = Record.read(self.files)
             if record is None or not record.is_running:
-                said = record.reason if record else ""
+                reason = record.reason if record else ""
                 raise EngineError(
-                    f"the control plane isn't {state}, but has ended: {said}\n"
+                    f"the control plane isn't {state}, but has ended: {reason}\n"
                     f"logs: {self.files.logs}"
                 )
             self.record = record

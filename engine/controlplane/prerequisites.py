@@ -51,8 +51,8 @@ def lacking() -> list[str]:
             f"control groups of version 1 ({', '.join(missing)}) below {CONTROL_GROUPS}: machines "
             "with version 2 alone aren't known yet"
         )
-    if not found and (said := _kernel()):
-        found.append(said)
+    if not found and (reason := _kernel()):
+        found.append(reason)
     return found
 
 
@@ -94,5 +94,5 @@ def _kernel() -> str:
     )
     if tried.returncode == 0:
         return ""
-    said = tried.stderr.strip().splitlines()
-    return f"nf_tables and sets of addresses in the kernel: {said[0] if said else 'none'}"
+    errors = tried.stderr.strip().splitlines()
+    return f"nf_tables and sets of addresses in the kernel: {errors[0] if errors else 'none'}"

@@ -53,8 +53,8 @@ def labels(site: Site) -> dict[str, str]:
     Who they are and what they run on, the kubelet says itself.
     """
     pool = Pool(machines()["cpu"], "", 1)
-    said = node_labels(pool, 0, site)
-    return {key: value for key, value in said.items() if not key.startswith("kubernetes.io/")}
+    every = node_labels(pool, 0, site)
+    return {key: value for key, value in every.items() if not key.startswith("kubernetes.io/")}
 
 
 def machine_names(number: int) -> list[str]:

@@ -124,20 +124,20 @@ class Registry:
             EngineError: it can't be asked.
         """
         path = f"/v2/{repository}/manifests/{digest}"
-        status, said = self._ask("HEAD", path, None, {"Accept": _MANIFEST})
+        status, answer = self._ask("HEAD", path, None, {"Accept": _MANIFEST})
         if status not in (http.HTTPStatus.OK, http.HTTPStatus.NOT_FOUND):
-            raise self._refusal("HEAD", path, status, said)
+            raise self._refusal("HEAD", path, status, answer)
         return status == http.HTTPStatus.OK
 
     def _put(self, method: str, path: str, body: bytes, kind: str) -> None:
-        status, said = self._ask(method, path, body, {"Content-Type": kind})
+        status, answer = self._ask(method, path, body, {"Content-Type": kind})
         if status != http.HTTPStatus.CREATED:
-            raise self._refusal(method, path, status, said)
+            raise self._refusal(method, path, status, answer)
 
-    def _refusal(self, method: str, path: str, status: int, said: bytes) -> EngineError:
+    def _refusal(self, method: str, path: str, status: int, answer: bytes) -> EngineError:
         return EngineError(
             f"the registry {self.address} answers {status} to {method} {path}: "
-            f"{said.decode(errors='replace')}"
+            f"{answer.decode(errors='replace')}"
         )
 
     def _ask(
@@ -163,10 +163,10 @@ def with_libraries(path: str, program: Path) -> dict[str, Path]:
     Raises:
         EngineError: it can't be told which.
     """
-    told = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
-    if told.returncode and "not a dynamic" not in told.stderr:
-        raise EngineError(f"`ldd {program}` failed: {told.stderr.strip()}")
-    found = re.findall(r"(/\S+) \(0x", told.stdout)
+    done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    if done.returncode and "not a dynamic" not in done.stderr:
+        raise EngineError(f"`ldd {program}` failed: {done.stderr.strip()}")
+    found = re.findall(r"(/\S+) \(0x", done.stdout)
     return {path.lstrip("/"): program, **{each.lstrip("/"): Path(each) for each in found}}
 
 

@@ -107,7 +107,7 @@ class Requirement:
         if self.denied:
             return f"it mustn't be {' or '.join(self.denied)}"
         limits = (("at least", self.minimum), ("at most", self.maximum))
-        parts = [f"{word} {limit:g}" for word, limit in limits if limit is not None]
+        parts = [f"{relation} {limit:g}" for relation, limit in limits if limit is not None]
         return f"it must be {' and '.join(parts) or 'given'}"
 
     def _judge(self, block: Any, at: str, ending: str, absence_is_fine: bool) -> Iterator[Finding]:

@@ -169,10 +169,10 @@ def _words(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return error["msg"]
     if error["type"] == "string_pattern_mismatch":
-        said = f"expected {_FORMS[error.get('ctx', {})['pattern']]}"
+        expected = f"expected {_FORMS[error.get('ctx', {})['pattern']]}"
     else:
-        said = error["msg"].removeprefix("Value error, ")
-    return f"{said}, not {error['input']!r}"
+        expected = error["msg"].removeprefix("Value error, ")
+    return f"{expected}, not {error['input']!r}"
 
 
 def read_settings(given: Mapping[str, Any], source: str) -> Settings:

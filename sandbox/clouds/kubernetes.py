@@ -206,8 +206,8 @@ class KubernetesModel(GenericModel):
         if token in _NO_OBJECTS:
             namespace, _, name = id.partition("/")
             # pulumi-kubernetes, provider/pkg/provider/helm_release.go, setReleaseAttributes
-            said = {"name": name, "namespace": namespace, "revision": 1, "status": "deployed"}
-            return {**inputs, "status": said}
+            status = {"name": name, "namespace": namespace, "revision": 1, "status": "deployed"}
+            return {**inputs, "status": status}
         metadata = _metadata(inputs)
         given = {} if isinstance(metadata, Unknown) else dict(metadata)
         content = json.dumps(inputs, sort_keys=True, default=repr)

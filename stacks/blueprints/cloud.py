@@ -247,8 +247,8 @@ def make_foundation(settings: OwnFoundation, cloud: Cloud) -> Foundation:
         options,
     )
     if settings.budget is not None:
-        told = {"emails": [settings.owner], **cloud.args(settings.budget)}
-        parts.Budget("budget", told, options)
+        budget = {"emails": [settings.owner], **cloud.args(settings.budget)}
+        parts.Budget("budget", budget, options)
     return Foundation(
         key_ring_id=keys.key_ring_id,
         key_ids=keys.key_ids,

@@ -75,8 +75,10 @@ def _file(stack: StackFile, values: Mapping[str, str], folder: Path, has_files: 
         own = set(_keys_with_values(project))
         offered = {key: value for key, value in _offered(project).items() if key not in own}
         config = offered | _regions({*own, *offered, *values})
-        said = ", ".join(f"{key}={value}" for key, value in config.items() if key not in values)
-        say(f"no stack file: judged as stack {stack.name}, where not told otherwise with {said}")
+        assumed = ", ".join(f"{key}={value}" for key, value in config.items() if key not in values)
+        say(
+            f"no stack file: judged as stack {stack.name}, where not told otherwise with {assumed}"
+        )
         say("  others: --config KEY=VALUE, such as --config aws:region=me-central-1")
     path = folder / f"Pulumi.{stack.name}.yaml"
     path.write_text(yaml.safe_dump({"config": {**config, **values}}), encoding="utf-8")
@@ -114,13 +116,13 @@ def _offered(project: Project) -> dict[str, Any]:
     }
 
 
-def _regions(said: Collection[str]) -> dict[str, str]:
-    """The country's region for each key of one that isn't said."""
+def _regions(given: Collection[str]) -> dict[str, str]:
+    """The country's region for each key of one that isn't given."""
     found: dict[str, str] = {}
     for place in PLACES:
         cloud, _, region = place.partition("/")
         for key in _REGION_KEYS.get(cloud, ()):
-            if key not in said:
+            if key not in given:
                 found.setdefault(key, region)
     return found
 

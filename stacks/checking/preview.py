@@ -365,8 +365,8 @@ def pack_configuration(
         waivers: the file of waivers. Default: as the stack says.
     """
     configuration: dict[str, Any] = {"all": "advisory"} if advisory else {}
-    said = {"strict": strict, "waivers": None if waivers is None else str(waivers)}
-    settings = {key: value for key, value in said.items() if value is not None}
+    options = {"strict": strict, "waivers": None if waivers is None else str(waivers)}
+    settings = {key: value for key, value in options.items() if value is not None}
     return configuration | ({"settings": settings} if settings else {})
 
 
@@ -403,8 +403,8 @@ def why(document: Mapping[str, Any] | None, printed: str) -> str:
         ]
         if messages:
             break
-    said = dict.fromkeys(map(operation.without_trace, filter(None, messages)))
-    message = "\n".join(said) or printed.strip()
+    reasons = dict.fromkeys(map(operation.without_trace, filter(None, messages)))
+    message = "\n".join(reasons) or printed.strip()
     hint = next((f"\n{each}" for sign, each in _HINTS.items() if sign in message), "")
     return f"it could not be previewed:\n{message or 'the engine failed and said nothing'}{hint}"
 

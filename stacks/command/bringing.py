@@ -146,11 +146,11 @@ def bring(files: Files, tenant: str, ring: Path, source: str, more: Sequence[str
     for entry, options in entries.items():
         packed = _output_of("registry", "keyring", "pack", "--path", str(ring), *options)
         write_entry(files, entry, packed.encode())
-    told: dict[str, Any] = json.loads(
+    answer: dict[str, Any] = json.loads(
         _output_of("training", "dataset", "--source", source, "--keyring", str(ring), "--output",
               str(folder), "--json", *more)
     )  # fmt: skip
-    snapshot = Path(told["path"])
+    snapshot = Path(answer["path"])
     for path in (snapshot, *snapshot.rglob("*")):
         os.chown(path, USER, USER)
     training, publishing = entries

@@ -66,8 +66,8 @@ def _is_moved(resource: Mapping[str, Any]) -> bool:
     return any(map(_reads_as_itself, (resource.get("inputs"), resource.get("outputs"))))
 
 
-def _reads_as_itself(said: Any) -> bool:
-    key = mapping(mapping(mapping(said).get("encryption")).get("keyVaultProperties"))
+def _reads_as_itself(account: Any) -> bool:
+    key = mapping(mapping(mapping(account).get("encryption")).get("keyVaultProperties"))
     return bool(key) and not _is_client_id(str(key.get("identity")))
 
 

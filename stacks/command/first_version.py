@@ -114,13 +114,15 @@ class Waiting:
 
     def _tell(self, waited: Mapping[str, Trainer], remaining: float) -> None:
         states = {each: self._state(each) for each in waited.values()}
-        told = "; ".join(f"{each}: {state}" for each, state in states.items())
-        told += self._trouble
+        progress = "; ".join(f"{each}: {state}" for each, state in states.items())
+        progress += self._trouble
         now = self.clock()
-        if told == self._told and now < self._next:
+        if progress == self._told and now < self._next:
             return
-        self._told, self._next = told, now + _TOLD_SECONDS
-        say(f"      waiting for the first version, up to {remaining / 60:.0f} min more: {told}")
+        self._told, self._next = progress, now + _TOLD_SECONDS
+        say(
+            f"      waiting for the first version, up to {remaining / 60:.0f} min more: {progress}"
+        )
 
     def _state(self, trainer: Trainer) -> str:
         """What the pods of a training do.

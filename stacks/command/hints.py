@@ -23,7 +23,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 def hints(printed: str) -> list[str]:
     """What to do about each refusal that stands in what the engine printed."""
-    return [hint for said, hint in _HINTS.items() if re.search(said, printed)]
+    return [hint for pattern, hint in _HINTS.items() if re.search(pattern, printed)]
 
 
 def passphrase_hint(printed: str, stack: StackFile, backend_url: str) -> str | None:

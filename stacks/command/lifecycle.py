@@ -322,7 +322,7 @@ def follows_aliases(call: Call, settings: Settings) -> bool:
         complain(f"aliases aren't followed now, and versions stay as the file says: {error}")
         return False
     for each in done:
-        say(each.told)
+        say(each.text)
     return bool(done)
 
 

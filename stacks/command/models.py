@@ -646,7 +646,7 @@ def pin(
         "versions": done.versions,
     }  # fmt: skip
     more = "" if dry_run else f"\nversion {image.version} has {weight} %, with keys {tag}"
-    _print(as_json, answer, f"{done.told}{more}")
+    _print(as_json, answer, f"{done.text}{more}")
     return 0
 
 
@@ -666,7 +666,7 @@ def follow(*, dry_run: bool, as_json: bool, stack: str | None, project: Path | N
     file = StackFile(stack, the_project(project))
     done = follow_in(file, dry_run=dry_run)
     answer = {"services": {each.service: each.versions for each in done}}
-    text = "\n".join(each.told for each in done) or (
+    text = "\n".join(each.text for each in done) or (
         f"no service of stack {stack} follows an alias: {SECTION}.NAME.canary says which"
     )
     _print(as_json, answer, text)
@@ -704,8 +704,8 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
         values: dict[str, Any] = {f"{at}.versions": found.versions}
         if found.record is not None:
             values[f"{at}.canary.record"] = found.record
-        told = written(file, values, dry_run=dry_run)
-        pins.append(Pinned(each.service, found.versions, f"{each.service}: {found.told}\n{told}"))
+        text = written(file, values, dry_run=dry_run)
+        pins.append(Pinned(each.service, found.versions, f"{each.service}: {found.text}\n{text}"))
     return pins
 
 
@@ -773,7 +773,7 @@ class Pinned:
 
     service: str
     versions: list[dict[str, Any]]
-    told: str
+    text: str
     """The lines that come into the file."""
 
 
@@ -813,8 +813,8 @@ def pin_into(
 
     name, entry = service_in(file, model, service)
     if name == TIER and _is_tier(file):
-        said = tier_pinned(wanted)
-        versions, values = [said], {f"{TIER}.{key}": value for key, value in said.items()}
+        pins = tier_pinned(wanted)
+        versions, values = [pins], {f"{TIER}.{key}": value for key, value in pins.items()}
     else:
         versions = pinned(entry.get("versions") or [], wanted)
         values = {f"{SECTION}.{name}.versions": versions}

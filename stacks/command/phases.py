@@ -106,7 +106,7 @@ class Tier:
         )
         done = send(served, shelf, say=say)
         wanted = Pin(done.version, done.package_digest, done.keys_digest, 100)
-        say(pin_into(self.stack, self.model, None, wanted, dry_run=False).told)
+        say(pin_into(self.stack, self.model, None, wanted, dry_run=False).text)
 
     def publish_in_sandbox(self, served: Served) -> None:
         """Send it to a registry of this machine, and take it from there as machines will.

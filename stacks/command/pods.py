@@ -295,10 +295,10 @@ class Cluster:
         try:
             yield
         except ApiException as error:
-            said = str(mapping(_document(error.body)).get("message") or error.reason)
+            message = str(mapping(_document(error.body)).get("message") or error.reason)
             if error.status == http.HTTPStatus.NOT_FOUND:
                 advice = "it isn't there: bring the stack up first"
-            elif error.status == http.HTTPStatus.UNAUTHORIZED or _NOBODY in said:
+            elif error.status == http.HTTPStatus.UNAUTHORIZED or _NOBODY in message:
                 # The client goes on without a token where the program that logs in fails.
                 advice = "the login has ended, or there was none: log in again"
             elif error.status == http.HTTPStatus.FORBIDDEN:
@@ -306,7 +306,7 @@ class Cluster:
             else:
                 advice = "try again in a moment"
             raise StackError(
-                f"{self._host} refuses {what}: {said} (status {error.status})\n  {advice}"
+                f"{self._host} refuses {what}: {message} (status {error.status})\n  {advice}"
             ) from None
         except urllib3.exceptions.HTTPError as error:
             raise StackError(

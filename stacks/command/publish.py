@@ -169,6 +169,6 @@ def publish(
         wanted = Pin(sent.version, sent.package_digest, sent.keys_digest, 100)
         done = pin_into(file, model, service_name, wanted, dry_run=False)
         answer |= {"service": done.service, "versions": done.versions}
-        lines += [done.told, f"look at what changes: {command('preview', file)}"]
+        lines += [done.text, f"look at what changes: {command('preview', file)}"]
     say(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(lines))
     return 0

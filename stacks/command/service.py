@@ -74,12 +74,12 @@ def beside(shadow: Mapping[str, Any]) -> tuple[str, str]:
     if shadow.get("error"):
         return state, str(shadow["error"])
     counts = mapping(shadow.get("requests"))
-    said = [f"{count:,} {name}" for name, count in counts.items() if count]
+    figures = [f"{count:,} {name}" for name, count in counts.items() if count]
     agreement = shadow.get("agreement")
     if isinstance(agreement, int | float):
-        said.insert(0, f"{agreement:.1%} of {shadow.get('rows', 0):,} rows agree")
+        figures.insert(0, f"{agreement:.1%} of {shadow.get('rows', 0):,} rows agree")
     copied = f"{shadow.get('percent', 0):g} % of the requests are copied"
-    return state, "; ".join([", ".join(said), copied] if said else [copied])
+    return state, "; ".join([", ".join(figures), copied] if figures else [copied])
 
 
 def experiment(said: Mapping[str, Any]) -> list[tuple[str, str, str]]:

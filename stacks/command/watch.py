@@ -113,18 +113,18 @@ def _repeat(watching: Watch, world: Machine, stop: threading.Event, tell: Tell) 
     """Look until asked to stop; a file that is wrong for a while ends nothing."""
     from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
 
-    said = ""
+    last_error = ""
     while not stop.is_set():
         pause = 60
         try:
             watching.look()
             settings = world.settings()
             pause = settings.interval_seconds if settings else pause
-            said = ""
+            last_error = ""
         except WatchError as error:
-            if str(error) != said:
-                said = str(error)
-                tell("refused", said, {})
+            if str(error) != last_error:
+                last_error = str(error)
+                tell("refused", last_error, {})
         stop.wait(pause)
 
 

@@ -92,8 +92,8 @@ def _with_published(stack: StackFile, config: dict[str, Any]) -> dict[str, Any]:
     }
     section = mapping(config.get("falaj:inference"))
     flat = {key: config.get(f"falaj:inference.{key}") for key in ("model", *pins)}
-    said = {**{key: value for key, value in flat.items() if value is not None}, **section}
-    if said.get("model") != found.model or any(key in said for key in pins):
+    merged = {**{key: value for key, value in flat.items() if value is not None}, **section}
+    if merged.get("model") != found.model or any(key in merged for key in pins):
         return config
     if section:
         return {**config, "falaj:inference": {**section, **pins}}

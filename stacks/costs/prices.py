@@ -302,8 +302,8 @@ def _allowed_values(schema: dict[str, Any]) -> str:
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is not None and high is not None:
-        word = "above" if "exclusiveMinimum" in schema else "from"
-        text += f" {word} {low} {'up to' if word == 'above' else 'to'} {high}"
+        bound = "above" if "exclusiveMinimum" in schema else "from"
+        text += f" {bound} {low} {'up to' if bound == 'above' else 'to'} {high}"
     if "pattern" in schema:
         text += f" that matches {schema['pattern']}"
     return text

@@ -460,8 +460,8 @@ def _run(command: list[str], environment: Mapping[str, str]) -> None:
     except subprocess.TimeoutExpired:
         raise StackError(f"{command[0]} took longer than {SECONDS // 3600} hours") from None
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
-        raise StackError(f"`{' '.join(command[:2])}` failed:\n{said}")
+        output = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
+        raise StackError(f"`{' '.join(command[:2])}` failed:\n{output}")
 
 
 def _answers(command: list[str]) -> bool:

@@ -192,12 +192,12 @@ class Crane:
     def _output(self, reference: str, *arguments: str, most: int) -> bytes:
         """What a command prints, as bytes; one that prints more than ``most`` is ended."""
         with (
-            tempfile.TemporaryFile() as said,
+            tempfile.TemporaryFile() as errors,
             subprocess.Popen(
                 guarded([str(self._path), *arguments]),
                 env=self._environment(reference),
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
             ) as process,  # fmt: skip
         ):
             # A registry that is reached and then says nothing must not be waited for for ever.
@@ -211,9 +211,9 @@ class Crane:
                 status = process.wait()
             finally:
                 late.cancel()
-            said.seek(0)
+            errors.seek(0)
             if status != 0:
-                raise explain(said.read().decode(errors="replace"), reference)
+                raise explain(errors.read().decode(errors="replace"), reference)
         return found
 
 
@@ -235,34 +235,34 @@ def host_of(reference: str) -> str:
     return reference.partition("/")[0]
 
 
-def explain(said: str, reference: str, other: str = "") -> RegistryError:
-    """What crane said, as an error for people.
+def explain(printed: str, reference: str, other: str = "") -> RegistryError:
+    """What crane printed, as an error for people.
 
     Args:
-        said: its standard error.
+        printed: its standard error.
         reference: what it was asked about.
         other: a second reference, of which the trouble may as well be.
     """
-    lines = [line for line in said.strip().splitlines() if line.strip()]
+    lines = [line for line in printed.strip().splitlines() if line.strip()]
     last = (lines[-1] if lines else "no message").removeprefix("Error: ")
     about = other if other and host_of(other) != host_of(reference) and host_of(other) in last \
         else reference  # fmt: skip
     host = host_of(about)
-    if any(word in said for word in _REFUSED):
+    if any(word in printed for word in _REFUSED):
         return RegistryError(
             f"{host} refused access to {about}; log in there with `crane auth login {host}` (or "
             f"docker, podman), or set up its credential helper in ~/.docker/config.json\n  {last}"
         )
-    if "NAME_UNKNOWN" in said and host.endswith((".amazonaws.com", ".on.aws")):
+    if "NAME_UNKNOWN" in printed and host.endswith((".amazonaws.com", ".on.aws")):
         return NotThereError(
             f"{host} has no repository for {about}, and doesn't make any by itself: add it to "
             "the `repositories` of the stack's registry (`falaj images list --repositories`)\n"
             f"  {last}"
         )
-    if any(word in said for word in _NOT_THERE):
+    if any(word in printed for word in _NOT_THERE):
         return NotThereError(f"{host} has no {about}\n  {last}")
     for words, advice in _TROUBLE.items():
-        if any(word in said for word in words):
+        if any(word in printed for word in words):
             return RegistryError(f"{advice.format(host=host, about=about)}\n  {last}")
     return RegistryError(f"{about}: {last}")
 

@@ -86,8 +86,8 @@ def load(path: Path) -> Lock:
             "  for real machines of this computer: falaj cluster load"
         ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise LockError(f"{path} cannot be read as a lock file: {said}") from None
+        reason = " ".join(str(error).split())
+        raise LockError(f"{path} cannot be read as a lock file: {reason}") from None
     if not isinstance(content, dict):
         raise LockError(
             f"{path}: given {type(content).__name__}; allowed: a mapping with {', '.join(KINDS)}"

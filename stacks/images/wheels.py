@@ -131,8 +131,8 @@ def _run(command: list[str], what: str) -> None:
     except subprocess.TimeoutExpired:
         raise StackError(f"{what} took longer than {_SECONDS // 60} minutes") from None
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
+        output = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
         raise StackError(
-            f"{what} failed:\n{said}\n"
+            f"{what} failed:\n{output}\n"
             "without an index in reach, give a folder with the wheels: --wheels FOLDER"
         )

@@ -96,7 +96,7 @@ class Found:
     """What the file is to say is served."""
     record: int | None
     """Number of the record by which there is a canary; None where there is none."""
-    told: str
+    text: str
     """One line, for people."""
 
 
@@ -136,8 +136,8 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
         _entry(follow, shelf, stable, 100 - follow.share),
         _entry(follow, shelf, tried, follow.share),
     ]
-    told = f"{_in_words(tried)} has {follow.share} %, {_in_words(stable)} the rest"
-    return Found(versions, tried.record.number, told)
+    shares = f"{_in_words(tried)} has {follow.share} %, {_in_words(stable)} the rest"
+    return Found(versions, tried.record.number, shares)
 
 
 def is_published(follow: Followed, shelf: Shelf[Client]) -> bool:

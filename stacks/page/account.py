@@ -71,7 +71,7 @@ class Finding:
     what: str
     intact: bool | None
     """None: it wasn't checked."""
-    said: str
+    text: str
 
 
 class Account:
@@ -109,8 +109,8 @@ class Account:
     @property
     def port(self) -> int:
         """The port on which the server listens."""
-        said = self.state.get("port")
-        return self.settings.port or (said if isinstance(said, int) else 0)
+        reported = self.state.get("port")
+        return self.settings.port or (reported if isinstance(reported, int) else 0)
 
     # -- the server's own account -------------------------------------------------------------
 

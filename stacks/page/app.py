@@ -364,14 +364,14 @@ class Page:
                 found["sent"] = forms.written(row)
                 reply = await self.server.ask(account, f"/{service.CHATS}", row)
                 document = reply.document()
-                said = conversation.reply_of(document) if reply.status == 200 else None
-                if said is None:
+                answer = conversation.reply_of(document) if reply.status == 200 else None
+                if answer is None:
                     status = reply.status if 400 <= reply.status < 600 else 502
                     found["refused"] = _refusal(reply.status, document)
                 else:
                     asked = Message(USER, row["messages"][-1]["content"])
-                    found["turns"] = [*turns, asked, Message(ASSISTANT, said.text)]
-                    found["reply"], found["given"][forms.MESSAGE] = said, ""
+                    found["turns"] = [*turns, asked, Message(ASSISTANT, answer.text)]
+                    found["reply"], found["given"][forms.MESSAGE] = answer, ""
         except forms.RowError as error:
             status, found["errors"] = 400, error.errors
         except UnreachableError as error:
@@ -382,11 +382,13 @@ class Page:
 
     async def _answered(self, account: Account, document: Any, version: Version | None) -> Any:
         """The answer, by the manifest of the version that gave it."""
-        said = mapping(document).get("model_version")
+        reported = mapping(document).get("model_version")
         manifest: Mapping[str, Any] = version.manifest if version else {}
-        if version is None or said != str(version.number):
+        if version is None or reported != str(version.number):
             number = (
-                int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else 0
+                int(reported)
+                if isinstance(reported, str) and reported.isascii() and reported.isdecimal()
+                else 0
             )
             other = await asyncio.to_thread(account.version, number) if number else None
             manifest = other.manifest if other else {}
@@ -415,8 +417,8 @@ class Page:
                 return _plain(409, "Nothing was changed", why)
             done = await asyncio.to_thread(service.roll_back, self.stack)
         if done.returncode != 0:
-            said = done.stderr.strip().removeprefix("error: ")
-            return _plain(409, "Nothing was changed", said)
+            reason = done.stderr.strip().removeprefix("error: ")
+            return _plain(409, "Nothing was changed", reason)
         raise web.HTTPSeeOther("/#versions")
 
     # -- what the server says -----------------------------------------------------------------
@@ -543,10 +545,14 @@ def _predicting(version: Version | None) -> dict[str, Any]:
 
 def _refusal(status: int, document: object) -> str:
     """What the server said, in its own words where it has any."""
-    said = mapping(document).get("error")
-    if is_mapping(said):  # as OpenAI's API has it
-        said = said.get("message")
-    return said if isinstance(said, str) and said else f"the server answered with status {status}"
+    reason = mapping(document).get("error")
+    if is_mapping(reason):  # as OpenAI's API has it
+        reason = reason.get("message")
+    return (
+        reason
+        if isinstance(reason, str) and reason
+        else f"the server answered with status {status}"
+    )
 
 
 def _plain(status: int, title: str, text: str) -> web.Response:
@@ -602,9 +608,11 @@ def _moment(text: str) -> str:
 
 
 def _short(text: object, most: int = MOST_NAME) -> str:
-    said = str(text)
+    shown = str(text)
     # Marks of direction keep the count together behind a name that runs from right to left.
-    return said if len(said) <= most else f"{said[:most]}… \u200e({len(said):,} characters)\u200e"
+    return (
+        shown if len(shown) <= most else f"{shown[:most]}… \u200e({len(shown):,} characters)\u200e"
+    )
 
 
 @cache

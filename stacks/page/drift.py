@@ -83,11 +83,11 @@ def drift_of(document: object) -> Drift | None:
     )  # fmt: skip
 
 
-def _feature(said: Mapping[str, Any]) -> Mapping[str, str]:
+def _feature(feature: Mapping[str, Any]) -> Mapping[str, str]:
     return {
-        "name": str(said.get("name", "")),
-        "state": _state(said.get("state")),
-        **{key: _short(key, said.get(key)) for key in _OF_FEATURES},
+        "name": str(feature.get("name", "")),
+        "state": _state(feature.get("state")),
+        **{key: _short(key, feature.get(key)) for key in _OF_FEATURES},
     }
 
 

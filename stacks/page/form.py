@@ -163,12 +163,12 @@ class Field:
             if self.missing:
                 return None
             raise ValueError("this model needs a number here")
-        said = bare(text)
-        marks = readings([said])
+        digits = bare(text)
+        marks = readings([digits])
         if not marks:
             raise ValueError(f"{_short(text)} is no number; write one such as 12.5, 12,5 or ١٢")
         # "1.153" and "1,153" fit both: then the point is the one before decimals.
-        value = number(said, "." if "." in marks else ",")
+        value = number(digits, "." if "." in marks else ",")
         if not math.isfinite(value) or abs(value) > _LARGEST_FLOAT32:
             raise ValueError(
                 f"{_short(text)} is too large; allowed is up to {_LARGEST_FLOAT32:.4g}"
@@ -397,10 +397,10 @@ def _chosen(text: str, form: DateForm) -> str:
         return ""
 
 
-def _date_form(said: Mapping[str, Any]) -> DateForm | None:
-    match said:
+def _date_form(described: Mapping[str, Any]) -> DateForm | None:
+    match described:
         case {"separator": str(separator), "order": "ymd" | "dmy" | "mdy" as order}:
-            return DateForm(separator, order, str(said.get("time_mark", "")), True)
+            return DateForm(separator, order, str(described.get("time_mark", "")), True)
         case _:
             return None
 
@@ -534,10 +534,10 @@ def answer_of(document: object, manifest: Mapping[str, Any]) -> Answer | None:
         )
         more, value = max(0, len(order) - MOST_SHOWN), order[0][0]
     for role in ("label", "prediction"):
-        said = outputs.get(roles[role], [])
-        if len(said) == 1:
+        values = outputs.get(roles[role], [])
+        if len(values) == 1:
             del outputs[roles[role]]
-            value = said[0] if isinstance(said[0], str) else figure(said[0])
+            value = values[0] if isinstance(values[0], str) else figure(values[0])
             break
     others = tuple((name, _values(data)) for name, data in outputs.items())
     return Answer(str(found.get("model_version", "")), value, shares, more, others)

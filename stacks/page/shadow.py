@@ -88,8 +88,8 @@ def mean_runs(metrics: str) -> dict[str, float]:
     return {each: sums.get(each, 0.0) / count for each, count in counts.items() if count > 0}
 
 
-def _output(name: str, said: Mapping[str, Any]) -> tuple[str, str, str]:
-    agreement, apart = number(said.get("agreement")), number(said.get("mean_difference"))
+def _output(name: str, figures: Mapping[str, Any]) -> tuple[str, str, str]:
+    agreement, apart = number(figures.get("agreement")), number(figures.get("mean_difference"))
     return (
         name,
         NOTHING if agreement is None else _share(agreement),

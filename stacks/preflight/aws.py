@@ -110,11 +110,11 @@ def _zones(ec2: Any, place: catalogue.Place) -> Iterator[Finding]:
         if found is None:
             yield Finding("problem", f"zone {zone.id}", "this account doesn't see it")
         elif found["State"] != "available" or found.get("OptInStatus") == "not-opted-in":
-            said = ", ".join(message["Message"] for message in found.get("Messages", []))
+            messages = ", ".join(message["Message"] for message in found.get("Messages", []))
             yield Finding(
                 "problem",
                 f"zone {zone.id}",
-                f"state {found['State']}, {found.get('OptInStatus')} {said}".rstrip()
+                f"state {found['State']}, {found.get('OptInStatus')} {messages}".rstrip()
                 + "; use another zone, or enable the region in the account",
             )
         else:

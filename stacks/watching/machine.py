@@ -342,23 +342,27 @@ def _ran(arguments: list[str]) -> str:
     return ""
 
 
-def standing_of(version: int, said: object) -> Standing:
+def standing_of(version: int, reported: object) -> Standing:
     """What a server says of its shadow, where it is this version; read with suspicion."""
-    if not is_mapping(said) or said.get("version") != version:
+    if not is_mapping(reported) or reported.get("version") != version:
         return Standing(version)
-    counts = mapping(said.get("requests"))
+    counts = mapping(reported.get("requests"))
 
     def count(of: Mapping[str, Any], name: str) -> int:
         found = of.get(name)
         return found if type(found) is int and found >= 0 else 0
 
-    since, agreement, why = said.get("since"), said.get("agreement"), mapping(said.get("why"))
+    since, agreement, why = (
+        reported.get("since"),
+        reported.get("agreement"),
+        mapping(reported.get("why")),
+    )
     return Standing(
         version=version,
         since=float(since) if isinstance(since, int | float) else None,
         compared=count(counts, "compared"),
         failed=sum(count(counts, each) for each in _FAILED),
-        rows=count(said, "rows"),
+        rows=count(reported, "rows"),
         agreement=float(agreement) if isinstance(agreement, int | float) else None,
         why=next((str(why[each]) for each in _FAILED if each in why), ""),
     )

@@ -33,8 +33,8 @@ def seen(site: Path) -> tuple[str, str, str] | None:
         return ("watch", "unknown", f"{path} can't be read")
     runs = isinstance(process, int) and _is_watch(process)
     text = f"last look {_ago(looked)}" if isinstance(looked, int | float) else "no look yet"
-    if is_mapping(told := found.get("told")):
-        text += f"; drifted: {', '.join(map(str, told.get('names') or ()))}"
+    if is_mapping(drifted := found.get("told")):
+        text += f"; drifted: {', '.join(map(str, drifted.get('names') or ()))}"
     if is_mapping(last):
         text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
     if runs:

@@ -378,9 +378,9 @@ class Input:
         """
         if self._is_dated or not self._strange or self._form is None:
             return
-        said = {"d": "DD", "m": "MM", "y": "YYYY"}
+        letters = {"d": "DD", "m": "MM", "y": "YYYY"}
         wanted = str(self._form.get("separator", "-")).join(
-            said[each] for each in str(self._form.get("order", "ymd"))
+            letters[each] for each in str(self._form.get("order", "ymd"))
         )
         raise WorkloadError(
             f"column {self.spec.name!r} has dates such as "

@@ -113,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def summary(result: dict[str, Any]) -> str:
     """Return the outcome for people: a line for each model, the decision, the place."""
-    lines = [f"{label}: {said}" for label, said in candidates(result)]
+    lines = [f"{label}: {value}" for label, value in candidates(result)]
     lines.append(f"engine: {result['engine']['reason']}")
     return "\n".join([*lines, result["reason"], f"kept in: {result['path']}"])
 

@@ -80,7 +80,7 @@ def lines(
     if "calibration_error" in card:
         found.append(("calibration error", f"{100 * card['calibration_error']:.1f} points"))
     if len(card.get("calibration", {})) <= _FEW:
-        found += [(f"mean probability of {name}", said) for name, said in _calibration(card)]
+        found += [(f"mean probability of {name}", text) for name, text in _calibration(card)]
     if "r2" in card:
         low, high = (card["residuals"]["quantiles"][share] for share in ("0.05", "0.95"))
         found.append(("R²", f"{card['r2']:.3f}"))
@@ -112,7 +112,7 @@ def lines(
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
         found.append(("runs in", named))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
-    return [(printable(what), printable(said)) for what, said in found]
+    return [(printable(what), printable(text)) for what, text in found]
 
 
 def _chosen(card: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -125,15 +125,15 @@ def _chosen(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         what = "fold" if folds == 1 else "folds"
         by = f"{folds} {what} of {rows}" if are_folds else f"{rows} for validation"
         for name, each in judged["losses"].items():
-            said = f"{judged['figure']} {each['mean']:.4g}"
+            text = f"{judged['figure']} {each['mean']:.4g}"
             if each["spread"] is not None:
                 of_folds = ", ".join(f"{mean:.4g}" for mean in each["folds"])
-                said += f" ± {each['spread']:.2g} between folds ({of_folds})"
-            said += f", on {by}"
+                text += f" ± {each['spread']:.2g} between folds ({of_folds})"
+            text += f", on {by}"
             if "chance" in each:
                 done, chance = len(each["folds"]), 100 * max(each["chance"], _LEAST_CHANCE)
-                said += f"; left after {done} of them: at most {chance:.2g} % likely to be kept"
-            found.append((f"compared: {name}", said))
+                text += f"; left after {done} of them: at most {chance:.2g} % likely to be kept"
+            found.append((f"compared: {name}", text))
         found.append(("kept", judged["reason"]))
     if calibrated := card.get("calibrated"):
         found.append((
@@ -152,8 +152,8 @@ def _began_with(lineage: Mapping[str, Any]) -> list[tuple[str, str]]:
         of = f"of the run {run[:16]}" if run else "given in Llama's form"
         found.append(("began with", f"weights with the digest {lineage['start'][:16]}, {of}"))
     if added := lineage.get("lora"):
-        said = f"{added['parameters']:,} numbers, {added['share']:.2%} of the model's"
-        found.append(("learned", f"{said}, by low ranks of {added['rank']} (LoRA)"))
+        text = f"{added['parameters']:,} numbers, {added['share']:.2%} of the model's"
+        found.append(("learned", f"{text}, by low ranks of {added['rank']} (LoRA)"))
     return found
 
 
@@ -174,13 +174,13 @@ def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> lis
     found: list[tuple[str, str]] = []
     for label, each in known.items():
         score = f"{name.replace('_', ' ')} {_figure(name, each[name])}"
-        said = f"{score}, {each['size_bytes']:,} bytes"
+        text = f"{score}, {each['size_bytes']:,} bytes"
         notes = ["served"] if label == served else []
         if measured:
-            said += f", {each['latency_us']:,.1f} µs a row with {threads} thread(s)"
+            text += f", {each['latency_us']:,.1f} µs a row with {threads} thread(s)"
             better = [other for other in known if dominates(name, known[other], each)]
             notes += [f"{other} is better in all" for other in better]
-        found.append((f"candidate {label}", f"{said} ({'; '.join(notes)})" if notes else said))
+        found.append((f"candidate {label}", f"{text} ({'; '.join(notes)})" if notes else text))
     if measured:
         found += [
             (f"no candidate {_elsewhere(label)}", why)

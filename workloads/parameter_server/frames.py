@@ -345,5 +345,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+def _no_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -154,12 +154,12 @@ class Learner:
                 else self._added(each, weights[each.name], count)
                 for each in self.layout.entries
             }
-        told = {
+        figures = {
             "batches": count,
             "rows": count * self._batch_rows,
             "loss": finite_or_none(losses / count),
         }
-        return found, told
+        return found, figures
 
     def counted(self) -> dict[str, Tensor]:
         """What is counted and not learned, as the last batch left it."""
@@ -259,10 +259,10 @@ class Worker:
                 self._check()
                 if found is None:
                     continue
-                update, told = found
+                update, figures = found
                 head = {
                     "base": fields["version"], "life": fields["life"],
-                    "id": secrets.token_hex(16), **told,
+                    "id": secrets.token_hex(16), **figures,
                 }  # fmt: skip
                 self._send(feedback, head, update)
                 self._tell(fields["version"])
@@ -320,20 +320,21 @@ class Worker:
             self._sent, self._in_succession = self._sent + 1, 0
             feedback.taken()
             return
-        said = body[:500].decode(errors="replace")
+        answer = body[:500].decode(errors="replace")
         if status == http.client.GONE:
             raise _Ended
         self._refused += 1
         if status == http.client.CONFLICT:  # of weights that are too old
             return
         if status != http.client.UNPROCESSABLE_ENTITY:
-            raise WorkloadError(f"the server refused: {status} {said}")
+            raise WorkloadError(f"the server refused: {status} {answer}")
         feedback.forget()
         self._in_succession += 1
-        self._progress.emit("refused", f"the server refused an update: {said}")
+        self._progress.emit("refused", f"the server refused an update: {answer}")
         if self._in_succession >= _MOST_REFUSED:
             raise WorkloadError(
-                f"the server refused {_MOST_REFUSED} updates in succession, the last one as {said}"
+                f"the server refused {_MOST_REFUSED} updates in succession, the last one as "
+                f"{answer}"
             )
 
     def _asked(self, method: str, path: str) -> bytes:
@@ -344,8 +345,8 @@ class Worker:
         if status == http.client.NOT_MODIFIED:
             return b""
         if status != http.client.OK:
-            said = body[:500].decode(errors="replace")
-            raise WorkloadError(f"the server refused: {status} {said}")
+            answer = body[:500].decode(errors="replace")
+            raise WorkloadError(f"the server refused: {status} {answer}")
         return body
 
     def _reached(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:

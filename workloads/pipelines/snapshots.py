@@ -99,8 +99,8 @@ def _described(data: Path, path: str) -> Snapshot | None:
     except OSError as error:
         raise WorkloadError(f"can't read {file}: {error.strerror}") from error
     found: object = read_json(file, "the dataset description")
-    said = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    digest, created = said.get("digest"), said.get("created")
+    header = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    digest, created = header.get("digest"), header.get("created")
     try:
         made = datetime.datetime.fromisoformat(str(created))
     except ValueError:

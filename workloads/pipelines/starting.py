@@ -155,9 +155,9 @@ class Starter:
         found, asked = [_Last(0, "")], ""
         if kept is not None:
             try:
-                said = json.loads(kept)
-                asked = str(said.get("asked", ""))
-                found.append(_Last(int(said["number"]), str(said["digest"]), _made(said)))
+                state = json.loads(kept)
+                asked = str(state.get("asked", ""))
+                found.append(_Last(int(state["number"]), str(state["digest"]), _made(state)))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise WorkloadError(
                     f"{STATE} of ConfigMap {self.pipeline}{ACCOUNT_ENDING} can't be read "
@@ -195,11 +195,11 @@ class Starter:
         path, digest = (snapshot.path, snapshot.digest) if snapshot is not None else ("", "")
         made = snapshot.made.isoformat() if snapshot is not None else None
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        said = {
+        state = {
             "number": number, "name": name, "reason": reason, "dataset": path, "digest": digest,
             "made": made, "started": now, "asked": asked,
         }  # fmt: skip
-        self.api.merge(self._state, {"data": {STATE: json.dumps(said, sort_keys=True)}})
+        self.api.merge(self._state, {"data": {STATE: json.dumps(state, sort_keys=True)}})
         return Outcome(name, reason, "", path, digest)
 
     def _taken(self, name: str) -> str:
@@ -215,9 +215,9 @@ class Starter:
         return f"{name} was started by another one just now"
 
 
-def _made(said: dict[str, Any]) -> datetime.datetime | None:
+def _made(state: dict[str, Any]) -> datetime.datetime | None:
     """When a run's data were made. Raises ValueError, TypeError: it is no time with a zone."""
-    if (written := said.get("made")) is None:
+    if (written := state.get("made")) is None:
         return None
     made = datetime.datetime.fromisoformat(written)
     if made.tzinfo is None:

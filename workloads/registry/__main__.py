@@ -346,9 +346,9 @@ def _keyring_rotate(options: argparse.Namespace) -> Answer:
     more = (
         f"{done.rewrapped} files wrapped anew; keys retired: {', '.join(done.retired) or 'none'}"
     )
-    told = [f"passed over, for no key opens it: {each}" for each in done.damaged]
+    skipped = [f"passed over, for no key opens it: {each}" for each in done.damaged]
     facts = {"rewrapped": done.rewrapped, "retired": done.retired, "damaged": done.damaged}
-    return answer | facts, "\n".join((text, more, *told))
+    return answer | facts, "\n".join((text, more, *skipped))
 
 
 def _keyring_shred(options: argparse.Namespace) -> Answer:

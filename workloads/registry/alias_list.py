@@ -195,10 +195,10 @@ def compare(found: AliasList, events: Sequence[Mapping[str, Any]], what: str) ->
             f"{what} is number {found.number}, but the log of changes only goes to {number}: the "
             f"log was cut; {REMEDY}"
         )
-    said = {name: alias.version for name, alias in aliases.items()}
-    if found.versions() != said:
+    listed = {name: alias.version for name, alias in aliases.items()}
+    if found.versions() != listed:
         raise IntegrityError(
-            f"{what} says {found.versions()}, but the log of changes {said}: it was changed; "
+            f"{what} says {found.versions()}, but the log of changes {listed}: it was changed; "
             f"{REMEDY}"
         )
 

@@ -187,9 +187,9 @@ class RegistryClient:
             if answer.status == _MISSING:
                 return None
             self._require(answer, reference, _OK)
-            said = answer.header("Docker-Content-Digest")
-        if DIGEST.fullmatch(said):
-            return said
+            reported = answer.header("Docker-Content-Digest")
+        if DIGEST.fullmatch(reported):
+            return reported
         data = self.manifest_bytes(reference, MAX_DOCUMENT_BYTES)
         return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
@@ -392,8 +392,8 @@ class RegistryClient:
 
     def _bought(self, host: str, challenge: str, scope: str) -> str:
         """A token for a scope, from the server that the registry names."""
-        said = dict(cast("list[tuple[str, str]]", _CHALLENGE.findall(challenge)))
-        place = said.get("realm", "")
+        parameters = dict(cast("list[tuple[str, str]]", _CHALLENGE.findall(challenge)))
+        place = parameters.get("realm", "")
         realm = urlsplit(place)
         origin = urlsplit(_origin(host))
         if (realm.scheme, realm.netloc) != (origin.scheme, origin.netloc):
@@ -402,7 +402,7 @@ class RegistryClient:
                 "goes to the registry's own host alone; use a registry that gives tokens itself"
             )
         login = self._logins.get(host, Login())
-        wanted = {"service": said.get("service", host), "scope": scope}
+        wanted = {"service": parameters.get("service", host), "scope": scope}
         if login.refresh:
             # https://distribution.github.io/distribution/spec/auth/oauth/
             form = urlencode({
@@ -460,15 +460,15 @@ class RegistryClient:
         if answer.status == wanted:
             return
         host = urlsplit(answer.url).netloc
-        said = _message(answer.response.read(_LONGEST))
+        reason = _message(answer.response.read(_LONGEST))
         if answer.status in (_UNAUTHORIZED, _FORBIDDEN):
             raise RegistryError(
                 f"{host} refused access to {what} (it answers {answer.status}): look at the login "
-                f"that was given for it, and at what that may do there\n  {said}"
+                f"that was given for it, and at what that may do there\n  {reason}"
             )
         if answer.status == _MISSING:
-            raise NotThereError(f"{host} has no {what}\n  {said}")
-        raise RegistryError(f"{what}: {host} answers {answer.status}\n  {said}")
+            raise NotThereError(f"{host} has no {what}\n  {reason}")
+        raise RegistryError(f"{what}: {host} answers {answer.status}\n  {reason}")
 
 
 class _UnreachableError(RegistryError):

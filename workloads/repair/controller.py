@@ -122,16 +122,16 @@ class Controller:
         return leaving(pods, evict_unmanaged=self._settings.evict_unmanaged)
 
     def _tell_brake(self, made: Plan) -> None:
-        said = f"{made.brake.open} {made.brake.limit} {made.brake.unfit}"
+        state = f"{made.brake.open} {made.brake.limit} {made.brake.unfit}"
         if not made.brake.open:
             self._memory.told.pop("brake", None)
-        elif self._is_new("brake", said):
+        elif self._is_new("brake", state):
             self._audit.write("brake-open", limit=made.brake.limit, unfit=list(made.brake.unfit))
 
-    def _is_new(self, about: str, said: str) -> bool:
-        if self._memory.told.get(about) == said:
+    def _is_new(self, about: str, state: str) -> bool:
+        if self._memory.told.get(about) == state:
             return False
-        self._memory.told[about] = said
+        self._memory.told[about] = state
         return True
 
     def _check_lead(self) -> None:
@@ -197,8 +197,8 @@ class Controller:
         except ApiError as error:
             self._pass_over(name, error)
             return node
-        said = {key: made.condition[key] for key in ("status", "reason", "message")}
-        self._audit.write("gpu-fault", node=name, **said)
+        fields = {key: made.condition[key] for key in ("status", "reason", "message")}
+        self._audit.write("gpu-fault", node=name, **fields)
         return node
 
     def _pass_over(self, node: str, error: ApiError) -> None:
@@ -227,17 +227,17 @@ class Controller:
 
     async def _change(self, step: Step, node: Node, pods: Leaving) -> None:
         state = step.record.state if step.record is not None else None
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "node": step.node,
             "from": mapping(node["metadata"].get("labels")).get(f"{self._settings.domain}/state"),
             "to": state.value if state is not None else None,
             "reason": step.reason,
         }
         if pods.number:
-            said["pods"] = list(pods.names)
+            fields["pods"] = list(pods.names)
         if self._settings.dry_run:
-            if self._is_new(f"step of {step.node}", str(said["to"])):
-                self._audit.write("would-change", **said)
+            if self._is_new(f"step of {step.node}", str(fields["to"])):
+                self._audit.write("would-change", **fields)
             return
         self._check_lead()
         change = changed(node, step, self._settings)
@@ -247,7 +247,7 @@ class Controller:
             self._pass_over(step.node, error)
             return
         self._metrics.count(state)
-        self._audit.write("changed", **said)
+        self._audit.write("changed", **fields)
         await self._tell(step, node, state, pods)
 
     async def _tell(self, step: Step, node: Node, state: State | None, pods: Leaving) -> None:
@@ -287,7 +287,7 @@ class Controller:
             "deleteOptions": {"preconditions": {"uid": about["uid"]}},
         }
         path = f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}/eviction"
-        outcome, said = "granted", "granted"
+        outcome, reason = "granted", "granted"
         try:
             await self._api.request("POST", path, body)
         except ApiError as error:
@@ -296,10 +296,10 @@ class Controller:
             if error.status == 0:
                 raise
             outcome = "refused" if error.status == TOO_MANY else "failed"
-            said = f"{name_of(pod)}: {error.message}"
+            reason = f"{name_of(pod)}: {error.message}"
         self._metrics.evictions.labels(outcome).inc()
-        if self._is_new(f"eviction of {about['uid']}", said):
+        if self._is_new(f"eviction of {about['uid']}", reason):
             self._audit.write(
                 "eviction", node=node, pod=name_of(pod), outcome=outcome,
-                **({"reason": said} if outcome != "granted" else {}),
+                **({"reason": reason} if outcome != "granted" else {}),
             )  # fmt: skip

@@ -105,18 +105,18 @@ def finding(
         worst = max((need, *(each.needs for each in faults)), key=NEEDS.index)
         if kept == parts:
             return None
-        said = (faults[0].what, f"{_SEPARATOR.join(parts)}: needs {worst}")
-        return Finding(_condition(settings.fault, said, now, before), boot)
+        cause = (faults[0].what, f"{_SEPARATOR.join(parts)}: needs {worst}")
+        return Finding(_condition(settings.fault, cause, now, before), boot)
     if was:
         cleared = notes.get(f"{settings.domain}/cleared")
         if cleared is None and (not seen or seen == boot):
             return None
         reason = "Rebooted" if cleared is None else "ClearedByHand"
-        said = cleared or "the machine was started again, and its GPUs report nothing"
-        return Finding(_condition(well, (reason, said), now, before), None)
+        cause = cleared or "the machine was started again, and its GPUs report nothing"
+        return Finding(_condition(well, (reason, cause), now, before), None)
     if before is None:
-        said = ("NoFault", "its GPUs report nothing")
-        return Finding(_condition(well, said, now, before), None)
+        cause = ("NoFault", "its GPUs report nothing")
+        return Finding(_condition(well, cause, now, before), None)
     return Finding(None, None) if f"{settings.domain}/cleared" in notes else None
 
 
@@ -125,19 +125,19 @@ _SEPARATOR: Final = "; "
 
 def _read(condition: Mapping[str, Any] | None) -> tuple[tuple[str, ...], str]:
     """What an earlier condition of ours said: the faults, and what helps."""
-    said, _, need = str((condition or {}).get("message", "")).rpartition(": needs ")
-    return tuple(said.split(_SEPARATOR)), need if need in NEEDS else NEEDS[0]
+    faults, _, need = str((condition or {}).get("message", "")).rpartition(": needs ")
+    return tuple(faults.split(_SEPARATOR)), need if need in NEEDS else NEEDS[0]
 
 
 def _condition(
-    said: Condition, why: tuple[str, str], now: float, before: Mapping[str, Any] | None
+    reported: Condition, why: tuple[str, str], now: float, before: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """As the API server takes it; the time of its last change stays where it is no change."""
     time = written(now)
-    same = before is not None and before.get("status") == said.status
+    same = before is not None and before.get("status") == reported.status
     since = str(before["lastTransitionTime"]) if before is not None and same else time
     reason, message = why
     return {
-        "type": said.type, "status": said.status, "reason": reason, "message": message,
+        "type": reported.type, "status": reported.status, "reason": reason, "message": message,
         "lastHeartbeatTime": time, "lastTransitionTime": since,
     }  # fmt: skip

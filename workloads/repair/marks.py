@@ -130,12 +130,12 @@ def changed(node: Node, step: Step, settings: Settings) -> Change:
 
 
 def _note(record: Record, reason: str) -> str:
-    said: dict[str, Any] = {
+    record_fields: dict[str, Any] = {
         "since": written(record.since), "causes": list(record.causes), "reason": reason,
     }  # fmt: skip
     if record.deadline:
-        said["deadline"] = written(record.deadline)
-    return json.dumps(said, sort_keys=True)
+        record_fields["deadline"] = written(record.deadline)
+    return json.dumps(record_fields, sort_keys=True)
 
 
 def _record(node: Node, settings: Settings, now: float) -> Record | None:
@@ -145,10 +145,10 @@ def _record(node: Node, settings: Settings, now: float) -> Record | None:
         return None
     try:
         state = State(label)
-        said = json.loads(_annotations(node).get(f"{settings.domain}/record", ""))
-        causes = tuple(str(each) for each in said["causes"])
-        deadline = seconds(said["deadline"]) if "deadline" in said else 0.0
-        return Record(state, seconds(said["since"]), causes, deadline)
+        fields = json.loads(_annotations(node).get(f"{settings.domain}/record", ""))
+        causes = tuple(str(each) for each in fields["causes"])
+        deadline = seconds(fields["deadline"]) if "deadline" in fields else 0.0
+        return Record(state, seconds(fields["since"]), causes, deadline)
     except (ValueError, KeyError, TypeError):
         return Record(State.QUARANTINED, now, ())
 

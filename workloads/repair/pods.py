@@ -88,7 +88,7 @@ def has_ended(pod: Pod) -> bool:
         return True
     if not pod["metadata"].get("deletionTimestamp"):
         return False
-    said = [
+    statuses = [
         each
         for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
         for each in status.get(kind) or ()
@@ -96,6 +96,6 @@ def has_ended(pod: Pod) -> bool:
     expected = len(pod["spec"]["containers"])
     if len(status.get("containerStatuses") or []) < expected:
         return False
-    return all("running" not in mapping(each.get("state")) for each in said) and all(
+    return all("running" not in mapping(each.get("state")) for each in statuses) and all(
         "terminated" in (each.get("state") or {}) for each in status["containerStatuses"]
     )

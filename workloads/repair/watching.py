@@ -30,9 +30,9 @@ class Audit:
         self._dry_run = dry_run
         self._to = to
 
-    def write(self, event: str, **said: Any) -> None:
+    def write(self, event: str, **fields: Any) -> None:
         """Write a line; ``event`` says what was done."""
-        line = {"time": written(time.time()), "event": event, "holder": self._holder, **said}
+        line = {"time": written(time.time()), "event": event, "holder": self._holder, **fields}
         if self._dry_run:
             line["dry_run"] = True
         print(json.dumps(line, sort_keys=False), file=self._to, flush=True)

@@ -182,8 +182,8 @@ class Rehearsal:
         result.in_backup = int(mapping(status.get("progress")).get("totalItems") or 0)
         report.restored.append(result)
         if result.phase != COMPLETED or status.get("errors"):
-            said = [*(status.get("validationErrors") or ()), status.get("failureReason") or ""]
-            why = "; ".join(str(each) for each in said if each) or "no reason is in its status"
+            reasons = [*(status.get("validationErrors") or ()), status.get("failureReason") or ""]
+            why = "; ".join(str(each) for each in reasons if each) or "no reason is in its status"
             report.findings.append(
                 f"the restore of {source} ended as {result.phase} with "
                 f"{status.get('errors') or 0} errors: {why}"

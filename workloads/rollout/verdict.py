@@ -95,5 +95,5 @@ def judge(stable: Measured, canary: Measured, demands: Demands) -> Verdict:
     found.append("answers not counted" if alike is None else f"answers {alike:.1f} % alike")
     if demands.least_likeness and (alike is None or alike < demands.least_likeness):
         missed.append("answers")
-    said = "; ".join(found)
-    return Verdict(not missed, f"missed {', '.join(missed)}: {said}" if missed else said)
+    text = "; ".join(found)
+    return Verdict(not missed, f"missed {', '.join(missed)}: {text}" if missed else text)

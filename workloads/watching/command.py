@@ -126,15 +126,15 @@ def run(options: argparse.Namespace, stop: threading.Event) -> int:
         watching.begin(os.getpid())
         if options.once:
             return _STATUS[watching.look()]
-        said = ""
+        last_error = ""
         while not stop.is_set():
             try:
                 metrics.looked(watching.look())
                 renew()
-                said = ""
+                last_error = ""
             except (WatchError, OSError) as error:
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != last_error:
+                    last_error = str(error)
                     print(f"error: {error}", file=sys.stderr, flush=True)
             stop.wait(options.interval_seconds)
     return 0

@@ -331,15 +331,15 @@ class Watch:
     # What is told.
 
     def _tell_drift(self, report: Report) -> None:
-        told = self.memory.told
+        reported = self.memory.told
         if report.state != "drifted":
-            if told is not None:
+            if reported is not None:
                 self.memory.told = None
                 self.memory.waiting.pop("retrain", None)
                 text = f"{report.model} version {report.version} is as it was trained again"
                 if report.state != "ok":
                     text = f"version {report.version} of {report.model} is judged anew"
-                self._note("ended", text, episode=told.episode)
+                self._note("ended", text, episode=reported.episode)
             if report.state == "no reference":
                 self._wait(
                     "reference",
@@ -348,10 +348,10 @@ class Watch:
                 )
             return
         names = list(report.drifted)
-        if told is not None and told.episode == report.episode:
-            if set(names) <= set(told.names):
+        if reported is not None and reported.episode == report.episode:
+            if set(names) <= set(reported.names):
                 return
-            names = sorted({*told.names, *names})
+            names = sorted({*reported.names, *names})
         self.memory.told = Told(episode=report.episode, names=names)
         text = f"{report.model} version {report.version} drifted: {report.why}"
         self._note("drift", text, **_figures(report))

@@ -187,8 +187,8 @@ class Mail:
             text = f"it refuses every recipient ({', '.join(map(str, sorted(set(codes))))})"
             return MailError(f"{where}: {text}", for_good=all(each in _REFUSED for each in codes))
         if isinstance(error, smtplib.SMTPResponseException):
-            said = error.smtp_error
-            words = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+            reply = error.smtp_error
+            words = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
             shown = "".join(each if each.isprintable() else " " for each in words)[:_LONGEST]
             return MailError(
                 f"{where}: it says {error.smtp_code} {shown}",
@@ -217,9 +217,9 @@ class _Session(smtplib.SMTP):
             MailError: nobody is there.
             SMTPException, OSError: it doesn't come to TLS.
         """
-        code, said = self.connect(self._mail.host, self._mail.port)
+        code, reply = self.connect(self._mail.host, self._mail.port)
         if code != _GREETING:
-            raise smtplib.SMTPConnectError(code, said)
+            raise smtplib.SMTPConnectError(code, reply)
         if self._mail.security == "starttls":
             self.starttls(context=self._context)
 

@@ -40,11 +40,11 @@ def journal(invocation: str) -> list[dict[str, Any]]:
 def _event(entry: dict[str, Any]) -> dict[str, Any]:
     """https://systemd.io/JOURNAL_EXPORT_FORMATS/#journal-json-format: text that isn't UTF-8 is a
     list of bytes, and time is in microseconds."""
-    said = entry.get("MESSAGE") or ""
-    if isinstance(said, list):
-        said = bytes(cast("list[int]", said)).decode(errors="replace")
+    message = entry.get("MESSAGE") or ""
+    if isinstance(message, list):
+        message = bytes(cast("list[int]", message)).decode(errors="replace")
     # An event without text is refused.
-    text = f"{entry.get('SYSLOG_IDENTIFIER', 'unit')}: {said}"
+    text = f"{entry.get('SYSLOG_IDENTIFIER', 'unit')}: {message}"
     return {
         "timestamp": int(entry["__REALTIME_TIMESTAMP"]) // 1_000,
         "message": text[:_CHARACTERS],

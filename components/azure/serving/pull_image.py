@@ -86,8 +86,8 @@ def _opened(request: urllib.request.Request, body: bytes | None = None) -> IO[by
         # It may be another host's: layers lie at a storage address. On one line, as journals
         # count by lines.
         host = urllib.parse.urlsplit(refusal.url).netloc
-        said = " ".join(refusal.read(_SAID).decode(errors="replace").split())
-        raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
+        reason = " ".join(refusal.read(_SAID).decode(errors="replace").split())
+        raise RefusedError(f"{host} answers {refusal.code}: {reason}") from None
     except OSError as error:
         raise RefusedError(f"{host} can't be reached: {error}") from None
 

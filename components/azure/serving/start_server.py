@@ -65,9 +65,9 @@ def _read(url: str, headers: dict[str, str], form: dict[str, str] | None = None)
             return answer.read()
     except urllib.error.HTTPError as refusal:
         # On one line, as journals and logs count by lines.
-        said = " ".join(refusal.read(_SAID).decode(errors="replace").split())
+        reason = " ".join(refusal.read(_SAID).decode(errors="replace").split())
         host = urllib.parse.urlsplit(url).netloc
-        raise RefusedError(f"{host} answers {refusal.code}: {said}") from None
+        raise RefusedError(f"{host} answers {refusal.code}: {reason}") from None
     except OSError as error:
         host = urllib.parse.urlsplit(url).netloc
         raise RefusedError(f"{host} can't be reached: {error}") from None

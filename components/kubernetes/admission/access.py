@@ -129,7 +129,7 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
     everybody = texts(tuple(EVERYBODY_NAMES))
     of_all = f's.name in {everybody} || s.name.startsWith("system:serviceaccounts:")'
     default = 's.kind == "ServiceAccount" && s.name == "default"'
-    said = 's.kind + " " + s.name'
+    shown = 's.kind + " " + s.name'
     allowed = "false"
     if trusted:
         allowed = (
@@ -145,14 +145,14 @@ def _bindings(name: str, resource: str, scope: ClusterScope, trusted: frozenset[
     harmless = f"object.roleRef.name in {texts(PUBLIC_ROLES)}"
     if resource == "rolebindings":
         harmless = f"({harmless} || {published})"
-    named = f"size({subjects}) == 0 ? [object.roleRef.name] : {subjects}.map(s, {said})"
+    named = f"size({subjects}) == 0 ? [object.roleRef.name] : {subjects}.map(s, {shown})"
     return Policy(
         name,
         (Target(RBAC_GROUP, "v1", (resource,)),),
         (
             Check(
                 "kubernetes-rbac-subjects",
-                f"{harmless} ? [] : {subjects}.filter(s, {of_all} || ({default})).map(s, {said})",
+                f"{harmless} ? [] : {subjects}.filter(s, {of_all} || ({default})).map(s, {shown})",
                 "rights for everybody",
                 "named groups, and accounts that only one program has",
                 "bind one of these",

@@ -202,10 +202,10 @@ def _leaf(given: Field, key: str) -> _Leaf:
     def leaf(here: str) -> str:
         if key.endswith("[]"):
             return f"{here}.?{key[:-2]}.orValue([]){_NOT_NULL}"
-        said = "optional.ofNonZeroValue(o)"
+        value_of = "optional.ofNonZeroValue(o)"
         if given.cluster:
-            said = f"(o == {literal(given.cluster)} ? optional.none() : {said})"
-        value = f"{here}.?{key}.optFlatMap(o, {said})"
+            value_of = f"(o == {literal(given.cluster)} ? optional.none() : {value_of})"
+        value = f"{here}.?{key}.optFlatMap(o, {value_of})"
         value = f"{value}.orValue({literal(given.default)})"
         if given.instead:
             other = f"{here}[?k].optFlatMap(o, optional.ofNonZeroValue(o)).hasValue()"

@@ -54,10 +54,10 @@ def _exposure(scope: ClusterScope) -> tuple[Policy, ...]:
     )
 
 
-def _switched(keys: tuple[str, ...], word: str) -> str:
+def _switched(keys: tuple[str, ...], value: str) -> str:
     return (
         f"{texts(keys)}.exists(k, k in variables.annotations && "
-        f'variables.annotations[k].trim().lowerAscii() == "{word}")'
+        f'variables.annotations[k].trim().lowerAscii() == "{value}")'
     )
 
 

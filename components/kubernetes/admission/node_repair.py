@@ -93,8 +93,8 @@ def _taints(operator: str) -> str:
         f"variables.{age}taints.filter(t, t.key {operator} {literal(GPU_ERROR_TAINT)})"
         for age in ("new", "old")
     )
-    said = GPU_ERROR_TAINT if operator == "==" else "other taints"
-    return when(f"{new} != {old}", literal(said))
+    shown = GPU_ERROR_TAINT if operator == "==" else "other taints"
+    return when(f"{new} != {old}", literal(shown))
 
 
 def _rest() -> tuple[str, ...]:

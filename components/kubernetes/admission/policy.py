@@ -63,22 +63,22 @@ def null_safe(expression: str) -> str:
     return expression
 
 
-def each_container(wrong: str, said: str = "c.name") -> str:
+def each_container(wrong: str, shown: str = "c.name") -> str:
     """What is wrong with containers ``c`` of every list, as a list of texts.
 
     Args:
         wrong: whether container ``c`` is one to name.
-        said: the text about it. Default: its name.
+        shown: the text about it. Default: its name.
     """
     return " + ".join(
-        f"variables.pod.?{each}.orValue([]).filter(c, {wrong}).map(c, {said})"
+        f"variables.pod.?{each}.orValue([]).filter(c, {wrong}).map(c, {shown})"
         for each in CONTAINER_LISTS
     )
 
 
-def when(condition: str, said: str) -> str:
+def when(condition: str, text: str) -> str:
     """A list of one text where the condition holds, else of none."""
-    return f"({condition} ? [{said}] : [])"
+    return f"({condition} ? [{text}] : [])"
 
 
 def is_own_address(address: str, own: Iterable[str] = ()) -> str:

@@ -65,18 +65,18 @@ def unmet(field: Field) -> Iterable[str]:
                 found = f'{_unmet_of("c", field)}.join(", ")'
                 yield f"{containers}.map(c, {found}){NON_EMPTY}"
             else:
-                wrong, said = _is_wrong("c", field.path, field), _reason("c", field.path, field)
-                yield f"{containers}.filter(c, {wrong}).map(c, {said})"
+                wrong, reason = _is_wrong("c", field.path, field), _reason("c", field.path, field)
+                yield f"{containers}.filter(c, {wrong}).map(c, {reason})"
 
 
 def _unmet_of(holder: str, field: Field) -> str:
     """The same of a pod, or of a container's list, in a variable of CEL."""
     before, is_list, after = field.path.partition("[]")
     if not is_list:
-        wrong, said = _is_wrong(holder, before, field), _reason(holder, before, field)
-        return f"({wrong} ? [{said}] : [])"
-    wrong, said = _is_wrong("i", after[1:], field), _reason("i", after[1:], field, holder)
-    return f"{holder}.{_optional(before)}.orValue([]).filter(i, {wrong}).map(i, {said})"
+        wrong, reason = _is_wrong(holder, before, field), _reason(holder, before, field)
+        return f"({wrong} ? [{reason}] : [])"
+    wrong, reason = _is_wrong("i", after[1:], field), _reason("i", after[1:], field, holder)
+    return f"{holder}.{_optional(before)}.orValue([]).filter(i, {wrong}).map(i, {reason})"
 
 
 def _optional(path: str) -> str:
@@ -266,7 +266,7 @@ def _tolerations(shape: Shape) -> tuple[Check, ...]:
     of_all = f'({key} == "" && t.?operator.orValue("") == "Exists")'
     of_system = f"{key} in {texts(SYSTEM_TAINTS)}"
     of_gpu = f"({key} == {literal(GPU_TAINT.key)} && !{gpu})"
-    said = f'({key} == "" ? "every taint" : {key})'
+    shown = f'({key} == "" ? "every taint" : {key})'
     # Its pods are on machines with GPUs for none of them; cordoned ones are added by DaemonSets'
     # own controller, to pods alone.
     excused = {GPU_TAINT.key, CORDONED} if shape.is_pod else {GPU_TAINT.key}
@@ -275,7 +275,7 @@ def _tolerations(shape: Shape) -> tuple[Check, ...]:
             "kubernetes-tolerations",
             "variables.pod.?tolerations.orValue([]).filter(t, "
             f"{of_all} || {of_system} || {of_gpu})"
-            f".filter(t, !({key} in {texts(excused)} && {holds_images(shape)})).map(t, {said})",
+            f".filter(t, !({key} in {texts(excused)} && {holds_images(shape)})).map(t, {shown})",
             "taints are tolerated that keep nodes for others",
             f"single taints; {GPU_TAINT.key} with a GPU among the pod's resources",
             "remove the toleration, or ask for the GPU",
@@ -367,7 +367,7 @@ def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
     sources = (
         "variables.pod.?volumes.orValue([]).map(v, "
         "v.?projected.?sources.orValue([]).filter(s, has(s.serviceAccountToken) && {wrong})"
-        '.map(s, {said}).join(", "))' + NON_EMPTY
+        '.map(s, {shown}).join(", "))' + NON_EMPTY
     )
     audience = 's.serviceAccountToken.?audience.orValue("")'
     allowed = ("", *AUDIENCES[scope.placed.distribution], *scope.audiences)
@@ -382,14 +382,16 @@ def _in_pods(scope: ClusterScope, shape: Shape) -> tuple[Check, ...]:
         ),
         Check(
             "cluster-token-audience",
-            sources.format(wrong=f"!({audience} in {texts(allowed)})", said=audience),
+            sources.format(wrong=f"!({audience} in {texts(allowed)})", shown=audience),
             "tokens for others than the cluster and its cloud",
             ", ".join(each for each in allowed if each) or "the cluster's own",
             "remove the token, or list whom it is for in token_audiences",
         ),
         Check(
             "cluster-token-lifetime",
-            sources.format(wrong=f"{seconds} > {_MOST_SECONDS}", said=f'string({seconds}) + " s"'),
+            sources.format(
+                wrong=f"{seconds} > {_MOST_SECONDS}", shown=f'string({seconds}) + " s"'
+            ),
             "tokens that are valid for more than a day",
             f"expirationSeconds up to {_MOST_SECONDS}",
             "lower it: programs read the file again",

@@ -80,8 +80,8 @@ def checked(
     gate: dict[str, float] = {key: found[key] for key in _GATE if found[key] is not None}
     of_tasks = [key for key in _TASKS if key in gate]
     if len(of_tasks) > 1:
-        told = ", ".join(f"{key} is for {_TASKS[key]}" for key in of_tasks)
-        errors.say(f"{_AT}.{of_tasks[-1]}", f"{told}: a model is one of them")
+        purposes = ", ".join(f"{key} is for {_TASKS[key]}" for key in of_tasks)
+        errors.say(f"{_AT}.{of_tasks[-1]}", f"{purposes}: a model is one of them")
     scratch: int = found["scratch_gib"]
     resources = computing(found["cpus"], found["memory_gib"], scratch)
     return Publication(

@@ -279,14 +279,14 @@ class Stores:
     def _named(self, value: Any) -> tuple[State, str]:
         if isinstance(value, Unknown):
             return "unknown", f"{self.mode} {value.reason}"
-        word = _mode(value)
-        if word not in self.modes:
+        mode = _mode(value)
+        if mode not in self.modes:
             return "service key" if self.enabled else self.default, ""
-        meant = self.modes[word]
+        meant = self.modes[mode]
         if meant == "customer key":
-            return ("service key", "") if any(self.keys) else (meant, f"{self.mode} is {word}")
+            return ("service key", "") if any(self.keys) else (meant, f"{self.mode} is {mode}")
         means = "nothing is encrypted" if meant == "none" else "the key is the service's own"
-        return meant, f"{self.mode} is {word or 'not given'}, so {means}"
+        return meant, f"{self.mode} is {mode or 'not given'}, so {means}"
 
     def _key(
         self, resource: Resource, block: Any, at: str, context: Context

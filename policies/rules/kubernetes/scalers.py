@@ -72,9 +72,9 @@ def scaler_trigger(resource: Resource, context: Context) -> Iterator[Finding]:
             yield manifest.violation(
                 f"{at}.authenticationRef.kind", "the credentials are the whole cluster's"
             )
-        said = get(each, "metadata")
-        if text(kind) == "prometheus" and is_mapping(said):
-            for key in sorted(str(key) for key, value in said.items() if value is not None):
+        metadata = get(each, "metadata")
+        if text(kind) == "prometheus" and is_mapping(metadata):
+            for key in sorted(str(key) for key, value in metadata.items() if value is not None):
                 if key not in PROMETHEUS_KEYS:
                     yield manifest.violation(
                         f"{at}.metadata.{key}", "it changes what the server is asked, or how"
