@@ -187,6 +187,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
     if (experiment := settings.service.experiment) is not None:
         served["experiment_key"], served["experiment_share"] = experiment.key, experiment.share
         served["experiment_timeout_ms"] = experiment.timeout_ms
+        served["experiment_first"] = experiment.first
         if experiment.name is not None:
             served["experiment_name"] = experiment.name
     service = InferenceService("service", served, options)

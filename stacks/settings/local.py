@@ -207,7 +207,8 @@ class ShadowSettings(Section):
 
 class ExperimentSettings(Section):
     """A second version beside the one that serves, as ``falaj experiment`` starts and ends it: it
-    answers the requests of a share of a header's values, the same ones always."""
+    answers the requests of a share of a header's values, the same ones always. Calls by gRPC, jobs
+    and texts that are generated are for the version that serves."""
 
     key: Annotated[str, EXPERIMENT_KEY]
     """Name of the header, such as ``x-customer``; requests without it are for the version that
@@ -220,6 +221,9 @@ class ExperimentSettings(Section):
     version, so that another candidate draws anew."""
     timeout_ms: Annotated[int, EXPERIMENT_TIMEOUT] = EXPERIMENT_TIMEOUT.default
     """Milliseconds that the candidate is waited for, before the version that serves answers."""
+    first: bool = False
+    """A new version is the candidate first, where another one serves, until ``falaj experiment
+    promote`` has it serve."""
 
 
 class ServiceSettings(
@@ -230,6 +234,7 @@ class ServiceSettings(
             "drift_window_rows", "drift_window_seconds", "drift_alpha", "jobs_keep_hours",
             "jobs_most", "jobs_most_bytes", "shadow_percent", "shadow_first",
             "experiment_key", "experiment_share", "experiment_name", "experiment_timeout_ms",
+            "experiment_first",
         ),
     )
 ):  # fmt: skip

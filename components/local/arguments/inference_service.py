@@ -120,6 +120,8 @@ class InferenceServiceArgs(SupervisedArgs):
     ]
     """How long the candidate is waited for, before the version that serves answers, in
     milliseconds."""
+    experiment_first: NotRequired[Annotated[Input[bool], Default(value=False)]]
+    """Have a new version be the candidate, where another one serves, until it is promoted."""
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
     jobs_keep_hours: NotRequired[Annotated[Input[int], KEEP_HOURS, Default(KEEP_HOURS.default)]]
