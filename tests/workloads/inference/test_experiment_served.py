@@ -18,7 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 from falaj.workloads.inference.experiment.arms import arm_of
 from falaj.workloads.inference.experiment.service import MOST_BYTES
 from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models
+from tests.workloads.inference.grpc_calls import Client
 from tests.workloads.inference.serving import Server, Site, call, row
 
 INFER = "/v2/models/mlp/infer"
@@ -121,6 +123,13 @@ def test_a_customer_always_meets_the_same_version(served: Server) -> None:
     headers = {"X-Customer": chosen}
     status, answer = call(connection, "POST", named, token=token, body=row(), headers=headers)
     assert (status, answer["model_version"]) == (200, "1")
+    # So is a call by gRPC, whatever its metadata say.
+    message = CLASSES["ModelInferRequest"](model_name="mlp")
+    message.inputs.add(name="input", datatype="FP32", shape=[1, 64])
+    message.raw_input_contents.append(bytes(256))
+    metadata = (("x-customer", chosen), ("falaj-arm", "candidate"))
+    with Client(served, token=token) as client:
+        assert client.infer(message, metadata=metadata).model_version == "1"
     # Binary answers are the candidate's too.
     binary = row(parameters={"binary_data_output": True})
     status, content = call(connection, "POST", INFER, token=token, body=binary, headers=headers)
