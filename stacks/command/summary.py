@@ -64,17 +64,19 @@ def served(outputs: Mapping[str, Any], stack: StackFile) -> str:
     if now == newest:
         return str(newest)
     figures = f"the figures below are those of version {newest}"
-    alias = second_alias(config)
-    if alias is None:
+    seconds = ("shadow", "shadow"), ("experiment", "candidate")
+    asked = [(*each, alias) for each in seconds if (alias := second_alias(config, each[0]))]
+    if not asked:
         return f"{now} (rolled back; {figures})"
+    word, noun, alias = asked[0]
     try:
-        shadow = alias_of(config, alias)
+        second = alias_of(config, alias)
     except WorkloadError as error:
         raise StackError(str(error)) from None
-    if shadow is None or shadow.version != newest:
+    if second is None or second.version != newest:
         return f"{now} ({figures}, which doesn't serve)"
-    promote = project.falaj("shadow promote", stack)
-    return f"{now} ({figures}, its shadow, which serves after: {promote})"
+    promote = project.falaj(f"{word} promote", stack)
+    return f"{now} ({figures}, its {noun}, which serves after: {promote})"
 
 
 def _figures(outputs: Mapping[str, Any]) -> str:

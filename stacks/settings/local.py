@@ -190,7 +190,8 @@ class ShadowSettings(local_section(ShadowArgs)):
 
 class ExperimentSettings(local_section(ExperimentArgs)):
     """A second version beside the one that serves, as ``falaj experiment`` starts and ends it: it
-    answers the requests of a share of a header's values, the same ones always."""
+    answers the requests of a share of a header's values, the same ones always. Calls by gRPC, jobs
+    and texts that are generated are for the version that serves."""
 
 
 class ServiceSettings(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from falaj.stacks.command import __main__ as command
-from falaj.stacks.command import service
+from falaj.stacks.command import service, summary
 from falaj.stacks.command.project import Project, StackFile
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
@@ -98,6 +98,20 @@ def test_a_watch_of_a_language_model_isnt_advised(
     said = capfd.readouterr().err
     assert "config set" not in said
     assert "no drift is told" in said
+
+
+def test_the_end_of_an_update_tells_a_candidate_from_a_version_that_was_rolled_back(
+    store: Store,
+) -> None:
+    path = next(store.root.parent.glob("service/*/service.json"))
+    Path(json.loads(path.read_text())["state"]).write_text('{"version": 2}')
+    outputs = {"serviceConfig": str(path), "version": 1}
+    stack = StackFile("local", Project.find(None))
+    assert "which doesn't serve" in summary.served(outputs, stack)
+    assert command.main(["experiment", "start", "1"]) == 0
+    said = summary.served(outputs, stack)
+    assert said.startswith("2 (the figures below are those of version 1, its candidate, which")
+    assert said.endswith("falaj experiment promote)")
 
 
 def _project(folder: Path, dataset: str) -> Path:

@@ -98,6 +98,31 @@ def test_what_a_folder_of_pictures_can_t_have_is_refused(
     assert said in refused({**LOCAL, "falaj:dataset": "data/shapes", **values}, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "falaj:service.experiment.key: missing"),
+        ({"key": "a b"}, "allowed: 1 to 64 letters, digits and '-', from a letter on"),
+        ({"key": "Authorization"}, "no header that means something to the server"),
+        (
+            {"key": "x", "share": 100},
+            "falaj:service.experiment.share: given 100; allowed: a number",
+        ),
+        ({"key": "x", "timeoutMs": 0}, "falaj:service.experiment.timeoutMs: given 0; allowed: a"),
+        ({"key": "x", "name": "a b"}, "allowed: 1 to 63 letters, digits, '.', '_' and '-'"),
+        ({"key": "x", "version": 2}, "falaj:service.experiment.version"),
+    ],
+)
+def test_what_an_experiment_may_not_be(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+    assert said in refused({**LOCAL, "falaj:service": {"experiment": asked}}, tmp_path)
+
+
+def test_a_server_has_one_version_beside_the_one_that_serves(tmp_path: Path) -> None:
+    both = {"experiment": {"key": "x-customer"}, "shadow": {}}
+    said = refused({**LOCAL, "falaj:service": both}, tmp_path)
+    assert "falaj:service.experiment: given beside service.shadow, but a server has one" in said
+
+
 def test_a_text_is_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "Notes 1.TXT").write_text("words " * 20, encoding="utf-8")
     settings = validate({**LOCAL, "falaj:dataset": "Notes 1.TXT"}, tmp_path, stack="local")
@@ -121,6 +146,10 @@ def test_a_text_is_a_dataset(tmp_path: Path) -> None:
         (
             {"falaj:batches": {"new": {"inputs": ["notes.txt"]}}},
             "falaj:batches: given, but of a text a language model is learned, and there are no r",
+        ),
+        (
+            {"falaj:service": {"experiment": {"key": "x-customer"}}},
+            "falaj:service.experiment: given, but of a text a language model is learned, and its",
         ),
         (
             {"falaj:training": {"width": 30}},

@@ -52,6 +52,9 @@ class ExperimentArgs(TypedDict):
     version, so that another candidate draws anew."""
     timeout_ms: NotRequired[Annotated[int, _TIMEOUT, Default(_TIMEOUT.default)]]
     """Milliseconds that the candidate is waited for, before the version that serves answers."""
+    first: NotRequired[Annotated[bool, Default(value=False)]]
+    """A new version is the candidate first, where another one serves, until
+    ``falaj experiment promote`` has it serve."""
 
 
 class JobArgs(TypedDict):
@@ -144,6 +147,7 @@ class InferenceServiceArgs(SupervisedArgs):
     """With ``experimentKey`` alone, as the following."""
     experiment_name: NotRequired[Annotated[Input[str] | None, SameAs(ExperimentArgs, "name")]]
     experiment_timeout_ms: NotRequired[Annotated[Input[int], SameAs(ExperimentArgs, "timeout_ms")]]
+    experiment_first: NotRequired[Annotated[Input[bool], SameAs(ExperimentArgs, "first")]]
     jobs: NotRequired[Annotated[Input[bool], Default(value=False)]]
     """Take requests that are answered later; else what was kept is removed."""
     jobs_keep_hours: NotRequired[Annotated[Input[int], SameAs(JobArgs, "keep_hours")]]

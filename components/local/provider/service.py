@@ -280,14 +280,30 @@ class Rollout:
             machine.write_json(self.service.config, before)
             self._run()
 
-    def stand_by(self, wanted: Mapping[str, Any], version: int) -> None:
-        """Have a version get copies of requests, where the service gives any.
+    def stand_by(self, wanted: Mapping[str, Any], served: int, version: int, alias: str) -> None:
+        """Serve a version by this configuration, with another one beside it.
+
+        Args:
+            wanted: the content of ``service.json``.
+            served: the version that serves.
+            version: the one beside it.
+            alias: what that one is there for.
 
         Raises:
-            LocalError: the registry refuses.
+            LocalError: the registry refuses, or it isn't served so; all is as it was before.
         """
-        self.context.status(f"version {version} is the shadow of the one that serves")
-        self._turn_alias("promote", wanted, "--version", str(version), alias=SHADOW)
+        self.context.status(f"version {version} is the {alias} beside the one that serves")
+        before = promoted(wanted, alias)
+        self._turn_alias("promote", wanted, "--version", str(version), alias=alias)
+        try:
+            self.reach(wanted, served)
+        except BaseException:
+            # As in `_go_back`.
+            with contextlib.suppress(LocalError):
+                back = Rollout(self.service, self.supervisor, Context(self.context.name))
+                verb = ("withdraw",) if before is None else ("promote", "--version", str(before))
+                back._turn_alias(verb[0], wanted, *verb[1:], alias=alias)
+            raise
 
     def _promote(self, wanted: Mapping[str, Any], version: int) -> None:
         self._turn_alias("promote", wanted, "--version", str(version))

@@ -176,6 +176,7 @@ _OF_EXPERIMENT = (
         ("experimentShare", 20, *_OF_EXPERIMENT),
         ("experimentName", "prices", *_OF_EXPERIMENT),
         ("experimentTimeoutMs", 500, *_OF_EXPERIMENT),
+        ("experimentFirst", True, *_OF_EXPERIMENT),
         ("experimentShare", 100, {"experimentKey": "x"}, "a number from 0.01 to 99"),
         ("experimentKey", "host", {"experimentKey": "x"}, "means something to the server"),
         ("experimentKey", "a b", {"experimentKey": "x"}, "1 to 64 letters, digits and '-'"),
@@ -270,18 +271,10 @@ def test_an_experiments_candidate_has_to_fit_before_an_update_is_done(
     provider: Any, stack: Stack
 ) -> None:
     first, other, same = stack.publish(3.0), stack.publish(5.0, width=2), stack.publish(7.0)
+    aliases = stack.site / "registry" / "tiny" / "aliases.json"
     asked = {"experimentKey": "X-Customer", "experimentShare": 50, "experimentName": "prices"}
     made, state = provider.create("InferenceService", {**stack.inputs, "version": first, **asked})
-
-    def be_candidate(version: int) -> None:
-        workload(
-            "falaj.workloads.registry", "promote", "--registry", str(stack.site / "registry"),
-            "--keyring", str(stack.site / "keyring"), "--model", "tiny", "--version",
-            str(version), "--alias", "candidate", "--json",
-        )  # fmt: skip
-
-    be_candidate(other)
-    inputs = {**stack.inputs, "version": first, **asked, "maxRows": 7}
+    inputs = {**stack.inputs, "version": other, **asked, "maxRows": 7, "experimentFirst": True}
     with pytest.raises(grpc.RpcError) as caught:
         provider.update("InferenceService", made, state, inputs)
     details = caught.value.details()
@@ -289,9 +282,12 @@ def test_an_experiments_candidate_has_to_fit_before_an_update_is_done(
     assert "another signature than the version that serves: the input 'value'" in details
     path = Path(state["configPath"])
     assert json.loads(path.read_text())["limits"]["max_rows"] != 7
+    assert "candidate" not in json.loads(aliases.read_text())
     assert stack.predict(state["endpoint"], stack.token()) == 6.0
-    be_candidate(same)
+    inputs["version"] = same
     updated = provider.update("InferenceService", made, state, inputs)
+    assert updated["servedVersion"] == first
+    assert json.loads(aliases.read_text())["candidate"]["version"] == same
     assert json.loads(path.read_text())["experiment"] == {
         "key": "X-Customer", "share": 50, "alias": "candidate", "name": "prices",
         "timeout_ms": 1000,

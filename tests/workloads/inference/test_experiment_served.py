@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from falaj.workloads.inference.experiment.arms import arm_of
+from falaj.workloads.inference.experiment.service import MOST_BYTES
 from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models
+from tests.workloads.inference.grpc_calls import Client
 from tests.workloads.inference.serving import Server, Site, call, row
 
 INFER = "/v2/models/mlp/infer"
@@ -25,10 +28,23 @@ NAME, SHARE = "prices", 40
 
 
 def turned(content: bytes) -> bytes:
-    """The same network with the signs of its numbers exchanged."""
+    """The same network with the signs of its numbers exchanged, which fails on great inputs."""
     model = onnx.load_from_string(content)
-    for each in model.graph.initializer:
+    graph = model.graph
+    for each in graph.initializer:
         each.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(each), each.name))
+    output = graph.output[0].name
+    for node in graph.node:
+        node.output[:] = ["inner" if each == output else each for each in node.output]
+    graph.initializer.append(numpy_helper.from_array(np.ones(100, np.float32), "ones"))
+    graph.node.extend(
+        [
+            helper.make_node("ReduceMax", [graph.input[0].name], ["most"], keepdims=0),
+            helper.make_node("Cast", ["most"], ["place"], to=TensorProto.INT64),
+            helper.make_node("Gather", ["ones", "place"], ["one"]),
+            helper.make_node("Mul", ["inner", "one"], [output]),
+        ]
+    )
     return model.SerializeToString()
 
 
@@ -42,7 +58,7 @@ def classifying(content: bytes, run: str) -> dict[str, Any]:
 @pytest.fixture
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     site = Site(tmp_path_factory.mktemp("experiment") / "site")
-    site.write(experiment={"key": "X-Customer", "share": SHARE, "name": NAME})
+    site.write(experiment={"key": "X-Customer", "share": SHARE, "name": NAME}, priorities=True)
     for content, run in ((models.mlp(), "one"), (turned(models.mlp()), "turned")):
         site.publish(content, promote=run == "one", fields=classifying(content, run))
     server = Server(site)
@@ -107,6 +123,13 @@ def test_a_customer_always_meets_the_same_version(served: Server) -> None:
     headers = {"X-Customer": chosen}
     status, answer = call(connection, "POST", named, token=token, body=row(), headers=headers)
     assert (status, answer["model_version"]) == (200, "1")
+    # So is a call by gRPC, whatever its metadata say.
+    message = CLASSES["ModelInferRequest"](model_name="mlp")
+    message.inputs.add(name="input", datatype="FP32", shape=[1, 64])
+    message.raw_input_contents.append(bytes(256))
+    metadata = (("x-customer", chosen), ("falaj-arm", "candidate"))
+    with Client(served, token=token) as client:
+        assert client.infer(message, metadata=metadata).model_version == "1"
     # Binary answers are the candidate's too.
     binary = row(parameters={"binary_data_output": True})
     status, content = call(connection, "POST", INFER, token=token, body=binary, headers=headers)
@@ -163,6 +186,47 @@ def test_a_candidate_that_dies_costs_nobody_an_answer(served: Server) -> None:
     served.site.store.withdraw("mlp", "candidate")
     served.wait(lambda state: state["experiment"] is None, "there is an experiment still")
     assert asked(connection, token, None, "candidate") == (200, "1")
+
+
+def test_what_the_candidate_fails_on_or_refuses_is_the_other_ones_to_answer(
+    served: Server,
+) -> None:
+    site, token = served.site, served.site.token()
+    begun(served)
+    connection, arm = served.connect(), {"Falaj-Arm": "candidate"}
+
+    def answered(body: Any) -> tuple[int, Any]:
+        return call(connection, "POST", INFER, token=token, body=body, headers=arm)
+
+    great = row([1e6] * 64)
+    for _ in range(2):
+        status, answer = answered(great)
+        assert (status, answer["model_version"]) == (200, "1")
+    assert answered(row())[1]["model_version"] == "2"
+    # What nobody takes is refused by the version that serves, in its own words.
+    for wrong in (b"{", {"inputs": []}, row([0.0] * 63)):
+        plain = call(connection, "POST", INFER, token=token, body=wrong)
+        assert answered(wrong) == plain
+        assert plain[0] == 400
+    # Whose rights don't reach here, reach nowhere.
+    assert answered(row(parameters={"priority": "high"}))[0] == 403
+    # A large body stays where it came in.
+    rows = {"name": "input", "datatype": "FP32", "shape": [1_000, 64], "data": [0.123] * 64_000}
+    large = json.dumps({"inputs": [rows]}, indent=8).encode()
+    assert len(large) > MOST_BYTES
+    status, answer = answered(large)
+    assert (status, answer["model_version"]) == (200, "1")
+    # After failures in a row it is left alone for a while.
+    versions = [answered(great)[1]["model_version"] for _ in range(5)]
+    assert versions == ["1"] * 5
+    assert answered(row())[1]["model_version"] == "1"
+    found = experiment(served, lambda e: e["fallbacks"]["away"] >= 3)
+    assert found["fallbacks"] == {
+        "away": 3, "slow": 0, "busy": 0, "failed": 5, "refused": 4, "large": 1
+    }  # fmt: skip
+    assert found["why"]["failed"] == "the model could not run on this input"
+    assert "this needs the scope urgent" in found["why"]["refused"]
+    assert site.store.aliases("mlp")["candidate"].version == 2
 
 
 def test_hostile_keys_harm_nobody(served: Server) -> None:

@@ -20,7 +20,14 @@ from falaj.components.local.provider.fields import (
     whole,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.components.local.provider.service import Rollout, ServiceFiles, configuration, promoted
+from falaj.components.local.provider.service import (
+    CANDIDATE,
+    SHADOW,
+    Rollout,
+    ServiceFiles,
+    configuration,
+    promoted,
+)
 from falaj.components.local.supervision import KINDS, Supervisor, choose
 from falaj.components.specification.arguments import stated_in
 from falaj.components.specification.property_names import camel
@@ -71,8 +78,13 @@ class InferenceServiceHandler(Handler):
             reason = "but there is no experiment; give experimentKey, or leave it out"
             refused += [
                 InvalidInput(key, f"given {given[key]!r}, {reason}")
-                for key in ("experimentShare", "experimentName", "experimentTimeoutMs")
-                if given.get(key) is not None
+                for key in (
+                    "experimentShare",
+                    "experimentName",
+                    "experimentTimeoutMs",
+                    "experimentFirst",
+                )
+                if given.get(key) not in (None, False)
             ]
         elif checked["shadow"] is True:
             reason = "but a server has one version beside the one that serves; leave out shadow"
@@ -154,10 +166,11 @@ class InferenceServiceHandler(Handler):
         if state is not None and whole(state, "version") == version:
             # Nobody asked for another one: what a person has rolled back to stays.
             version = promoted(wanted) or version
-        elif flag(inputs, "shadowFirst") and (served := promoted(wanted)) not in (None, version):
-            rollout.stand_by(wanted, version)
-            version = served or version
-        rollout.reach(wanted, version)
+        elif (alias := _stands_by(inputs)) and (served := promoted(wanted)) not in (None, version):
+            rollout.stand_by(wanted, served or version, version, alias)
+            version = None
+        if version is not None:
+            rollout.reach(wanted, version)
         say_what_ends_it(context, supervisor)
         token_key = Path(text(inputs, "keyring")) / "tokens.pem"
         return {
@@ -174,6 +187,13 @@ class InferenceServiceHandler(Handler):
 
     def _supervisor(self, state: Values) -> Supervisor:
         return KINDS[text(state, "keptBy")]()
+
+
+def _stands_by(inputs: Values) -> str | None:
+    """The alias of a new version that doesn't serve at once; None: it does."""
+    if flag(inputs, "shadowFirst"):
+        return SHADOW
+    return CANDIDATE if flag(inputs, "experimentFirst") else None
 
 
 def endpoint(inputs: Values) -> str:
