@@ -142,8 +142,9 @@ class TrainingSettings(
     weights it begins with; how large the model is follows from them, and a text is cut with that
     model's vocabulary. `falaj runs list` has the folders of runs. Default: weights are drawn."""
     code: Named | None = None
-    """Folder of the code of a class of your own, from the project's folder; its Python files
-    travel with the model, and other code is another training. Needed with a class."""
+    """Folder of the code of a class of your own, from the project's folder; its Python files, and
+    the requirements.txt that pins its packages, travel with the model, and other code is another
+    training. Needed with a class."""
     options: dict[Annotated[str, OPTION], Any] = Field(default_factory=dict)
     tracking: TrackingSettings | None = None
     """Where the record of the run is sent. Default: it is kept in the run's folder alone."""

@@ -97,6 +97,9 @@ class Torchvision(nn.Module):
         super().__init__()
         self.network = mobilenet_v3_small(weights=weights or None)
         self.network.classifier[-1] = nn.Linear(1024, outputs)
+        for each in self.network.modules():
+            if isinstance(each, nn.BatchNorm2d):
+                each.momentum = 0.1
 
     def forward(self, images):
         rows = (images / 16).expand(-1, 3, -1, -1)

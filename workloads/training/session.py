@@ -317,9 +317,11 @@ class Session:
             self._adapted = lora.to_json(module, parameters)
         if parameters.quantisation_aware:
             quantisation.prepare(module)
-        self._count = (
-            self._adapted["parameters"] if self._adapted else models.parameter_count(module)
-        )
+        self._count = models.parameter_count(module)
+        if self._adapted:
+            self._count = self._adapted["parameters"]
+        elif parameters.own is not None:
+            self._count = sum(p.numel() for p in module.parameters() if p.requires_grad)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
         self._row_part = self._grid.row_part if self._grid else team.rank

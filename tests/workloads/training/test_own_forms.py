@@ -195,11 +195,15 @@ def test_tied_weights_and_tokens_train_and_go_on_with_the_same_bits(
 
 
 def test_checkpoint_and_optimiser_have_what_is_learned_alone(
-    own: Own, tmp_path: Path, weights: str
+    own: Own, tmp_path: Path, weights: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"options": {"weights": weights, "adapted": True}}
     assert own("whole", **given) == 0
+    capsys.readouterr()
     assert own("parts", StopAfter(9), **given) == 75
+    said = capsys.readouterr()
+    count = 2 * 8 + 8 * 2 + 12 * 2 + 2  # both thin matrices, and the head
+    assert f"training {count} parameters" in said.out + said.err
     learned = {"lora_a", "lora_b", "weight", "bias"}
     found = state(tmp_path / "parts")
     for part in ("module", "average", "best"):
