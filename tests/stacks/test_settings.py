@@ -5,6 +5,8 @@ import string
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given
@@ -109,7 +111,7 @@ def test_what_a_folder_of_pictures_can_t_have_is_refused(
             "falaj:service.experiment.share: given 100; allowed: a number",
         ),
         ({"key": "x", "timeoutMs": 0}, "falaj:service.experiment.timeoutMs: given 0; allowed: a"),
-        ({"key": "x", "name": "a b"}, "allowed: 1 to 63 letters, digits, '.', '_' and '-'"),
+        ({"key": "x", "name": "a b"}, "allowed: 1 to 64 letters, digits, '.', '_' and '-'"),
         ({"key": "x", "version": 2}, "falaj:service.experiment.version"),
     ],
 )
@@ -121,6 +123,59 @@ def test_a_server_has_one_version_beside_the_one_that_serves(tmp_path: Path) -> 
     both = {"experiment": {"key": "x-customer"}, "shadow": {}}
     said = refused({**LOCAL, "falaj:service": both}, tmp_path)
     assert "falaj:service.experiment: given beside service.shadow, but a server has one" in said
+
+
+SHARDED = {**LOCAL, "falaj:dataset": "data/rows"}
+
+
+def write_shards(folder: Path, ending: str = ".parquet") -> None:
+    folder.mkdir(parents=True)
+    for number in range(2):
+        path = folder / f"part-{number}{ending}"
+        if ending == ".parquet":
+            pq.write_table(pa.table({"age": [1], "label": ["x"]}), path)
+        else:
+            path.write_text("{}")
+
+
+def test_a_folder_of_shards_is_a_dataset(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data" / "rows")
+    settings = validate({**SHARDED, "falaj:target": "label"}, tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert settings.model_name == "rows"
+    assert not settings.is_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ending", "values", "said"),
+    [
+        (".parquet", {}, "falaj:target: missing; the dataset data/rows needs the column to pred"),
+        (".parquet", {"falaj:target": "lable"}, "did you mean label?"),
+        (
+            ".jsonl",
+            {},
+            "falaj:target: missing; the shards of data/rows need the column to predict",
+        ),
+        (
+            ".jsonl",
+            {"falaj:target": "label", "falaj:watch": {"steps": ["tell", "retrain"]}},
+            "falaj:watch.steps: retrain is for a table, of which a newer one can be there",
+        ),
+    ],
+)
+def test_what_a_folder_of_shards_needs_is_asked_for(
+    ending: str, values: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    write_shards(tmp_path / "data" / "rows", ending)
+    assert said in refused({**SHARDED, **values}, tmp_path)
+
+
+def test_a_folder_with_other_files_beside_its_shards(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data" / "rows")
+    (tmp_path / "data" / "rows" / "notes.txt").write_text("x")
+    assert "has beside its shards notes.txt" in refused(
+        {**SHARDED, "falaj:target": "label"}, tmp_path
+    )
 
 
 def test_a_text_is_a_dataset(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from falaj.workloads.parameter_server.assignment import Assignment
 from falaj.workloads.parameter_server.frames import Entry, Feedback, Layout
 from falaj.workloads.training import distributed, hardware
 from falaj.workloads.training.batches import Augmentation, Batches, features, prepare
-from falaj.workloads.training.dataset import generator
 from falaj.workloads.training.layout import parts_of_batch
 from falaj.workloads.training.loop import Optimisation
 from falaj.workloads.training.options import Parameters, default_threads
 from falaj.workloads.training.progress import Progress, finite_or_none
+from falaj.workloads.training.randomness import generator
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tensors import tensor_of

@@ -16,9 +16,10 @@ from torch.nn import functional
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import language, models
-from falaj.workloads.training.dataset import generator, strata_of, stratified
+from falaj.workloads.training.dataset import strata_of, stratified
 from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.randomness import generator
 from falaj.workloads.training.snapshot import Dataset, Part
 from falaj.workloads.training.tensors import tensor_of
 

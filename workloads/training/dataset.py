@@ -29,6 +29,7 @@ from falaj.workloads.training import (
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
+from falaj.workloads.training.randomness import generator
 from falaj.workloads.training.record import LANGUAGE
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.tables import (
@@ -63,11 +64,6 @@ def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 Indices = NDArray[np.int64]
 
 _TARGET_BINS = 10
-
-
-def generator(*entropy: int) -> np.random.Generator:
-    """Return the generator that ``entropy`` (non-negative integers) fixes."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
 
 def strata_of(labels: NDArray[np.generic], classification: bool) -> NDArray[np.int64]:

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from falaj.workloads.training import models
 from falaj.workloads.training.batches import Batches, PreparedData
-from falaj.workloads.training.dataset import Indices, generator, strata_of
+from falaj.workloads.training.dataset import Indices, strata_of
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.loop import Optimisation, predict, row_losses
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.randomness import generator
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.tensors import own_randomness, seed
 

@@ -36,6 +36,7 @@ LARGEST_RECORD: Final = 64 << 20
 
 LABEL: Final = ".cls"
 _FIELDS: Final = ".json"
+_BUFFER_BYTES: Final = 1 << 20
 _END_OF_TAR: Final = bytes(1_024)
 _SHOWN: Final = 5
 
@@ -120,8 +121,10 @@ def _arrow(path: Path) -> Iterator[Block]:
 
 def _batches(path: Path) -> Iterator[Any]:
     if path.suffix.lower() == ".parquet":
-        # One thread: see `snapshot`, which reads with one for the same reason.
-        with pq.ParquetFile(path, pre_buffer=False) as file:
+        # One thread: see `snapshot`, which reads with one for the same reason. By a buffer: else a
+        # row group is read as a whole, and some files have but one.
+        parquet: Any = pq
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             check_header(list(file.schema_arrow.names), path)
             names = list(file.schema_arrow.names)
             yield from file.iter_batches(batch_size=BLOCK_ROWS, columns=names, use_threads=False)

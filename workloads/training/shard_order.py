@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training.dataset import generator
+from falaj.workloads.training.randomness import generator
 
 LANES: Final = 8
 """Stretches that an epoch is dealt to; processes share them, so their number divides it."""

@@ -30,6 +30,7 @@ from falaj.workloads.training.models import (
     NumericColumn,
     TablePreprocessing,
 )
+from falaj.workloads.training.randomness import generator
 from falaj.workloads.training.shard_files import EMPTY, LABEL, NUMERIC, OTHER, TEXT, Block
 from falaj.workloads.training.shards import Shards
 from falaj.workloads.training.snapshot import ShardRows
@@ -331,12 +332,6 @@ def _kept(block: Block, target: str) -> NDArray[np.bool_]:
     return ~np.isnan(column.values)
 
 
-def _roles(seed: int) -> np.random.Generator:
-    from falaj.workloads.training.dataset import generator  # noqa: PLC0415 - which knows this
-
-    return generator(seed, _ROLES)
-
-
 def _add(survey: _Survey, wanted: Wanted, block: Block) -> None:
     kept = _kept(block, survey.target)
     for number, content in enumerate(block.pictures, block.first):
@@ -526,7 +521,7 @@ class _Plan:
             held: gets those that are held out.
             places: gets where they were, among the rows with a target.
         """
-        random, before = _roles(self._wanted.seed), 0
+        random, before = generator(self._wanted.seed, _ROLES), 0
         pending: list[ShardRows] = []
         waiting = 0
         for block in _blocks(self._wanted.folder, list(self._survey.by_shard)):

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from falaj.workloads.training import dataset
-from falaj.workloads.training.dataset import generator, strata_of, stratified
+from falaj.workloads.training.dataset import strata_of, stratified
+from falaj.workloads.training.randomness import generator
 
 
 @given(

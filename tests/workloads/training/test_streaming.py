@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
+from falaj.workloads.optimization.pipeline import Request, optimise
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import command, distributed, launcher, shard_set
 from falaj.workloads.training import dataset as datasets
@@ -299,6 +300,13 @@ def test_shards_are_sealed_each_for_its_place(
     for each in (found, plain):
         assert learn(each, tmp_path / f"run-{each.keyring is None}", epochs=1) == 0
     assert weights(tmp_path / "run-False", keyring) == weights(tmp_path / "run-True")
+    request = Request(
+        tmp_path / "run-False", folder, tmp_path / "optimised", keyring, accept="any",
+        quantise="never",
+    )  # fmt: skip
+    optimise(request, lambda _: None)
+    fields = json.loads((tmp_path / "optimised" / "fields.json").read_text())
+    assert fields["lineage"]["dataset"] == found.digest
     files[2].write_bytes(files[1].read_bytes())
     with pytest.raises(IntegrityError, match=r"000002\.parquet\.sealed"):
         shards.read(2)
