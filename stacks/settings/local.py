@@ -32,6 +32,7 @@ from falaj.components.local.arguments.training_run import (
     MODEL,
     PRECISION,
     TRACKING_SERVER,
+    TrackingArgs,
     TrainingRunArgs,
 )
 from falaj.components.local.machine import TABLES, TEXTS
@@ -590,6 +591,25 @@ def _check_tracking(training: TrainingSettings, root: Path) -> list[Finding]:
     if (reason := refused_host(host, given.allowed_hosts)) is not None:
         found.append(Finding(server, reason, (Drop(above),)))
     return found
+
+
+def tracking_args(settings: TrackingSettings | None, root: Path) -> TrackingArgs:
+    """Where the run is sent, as the component takes it; its host was judged with the settings."""
+    if settings is None:
+        return {}
+    # The packs take a while to load, and few stacks have a server.
+    from falaj.policies.reading.hosts import is_private  # noqa: PLC0415
+
+    host = urlsplit(settings.server).hostname or ""
+    judged = [] if is_private(host) else [host]
+    secret, authority = settings.secret_file, settings.authority
+    return {
+        "tracking": settings.server,
+        "tracking_experiment": settings.experiment,
+        "tracking_secret": str(resolved(secret, root)) if secret is not None else None,
+        "tracking_authority": str(resolved(authority, root)) if authority is not None else None,
+        "tracking_allow": list(dict.fromkeys([*settings.allowed_hosts, *judged])),
+    }
 
 
 def _without_layers(training: TrainingSettings) -> list[Finding]:
