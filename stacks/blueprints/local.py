@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pulumi
 
@@ -27,11 +26,10 @@ from falaj.components.local import (
     TrainingRunArgs,
     Workspace,
 )
-from falaj.components.local.arguments.training_run import TrackingArgs
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.derived import arguments, flattened
-from falaj.stacks.settings.local import TrackingSettings, resolved
+from falaj.stacks.settings.local import resolved, tracking_args
 
 _CLIENT = "operator"
 _WATCH_STOPS_S = 120
@@ -136,7 +134,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "start": begun,
             "code": str(resolved(training.code, root)) if training.code is not None else None,
             "options": training.options or None,
-            **_tracking(training.tracking, root),
+            **tracking_args(training.tracking, root),
             "retain": settings.retain,
         },
         options,
@@ -250,22 +248,3 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
     }
     for key, value in exports.items():
         pulumi.export(key, value)
-
-
-def _tracking(settings: TrackingSettings | None, root: Path) -> TrackingArgs:
-    """Where the run is sent, as the component takes it; its host was judged with the settings."""
-    if settings is None:
-        return {}
-    # The packs take a while to load, and few stacks have a server.
-    from falaj.policies.reading.hosts import is_private  # noqa: PLC0415
-
-    host = urlsplit(settings.server).hostname or ""
-    judged = [] if is_private(host) else [host]
-    secret, authority = settings.secret_file, settings.authority
-    return {
-        "tracking": settings.server,
-        "tracking_experiment": settings.experiment,
-        "tracking_secret": str(resolved(secret, root)) if secret is not None else None,
-        "tracking_authority": str(resolved(authority, root)) if authority is not None else None,
-        "tracking_allow": list(dict.fromkeys([*settings.allowed_hosts, *judged])),
-    }

@@ -32,7 +32,7 @@ _OWN: Final = "option."
 #: Of a training's settings those of its dataset: what a text is cut by.
 _CUT: Final = ("context", "vocabulary")
 #: Settings of a training that a sweep doesn't pass on as they are called: its own option,
-#: sections, what the dataset is cut by, and the tracking server: it gets the stack's run alone.
+#: sections, what the dataset is cut by, and the tracking server, which the sweep itself sends to.
 _OTHERWISE: Final = frozenset({"seed", "options", "tracking"})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {
@@ -96,8 +96,9 @@ def sweep(
     every = _run_options(found, settings, spaces, code)
     folder = found.site / "runs" / _name(dataset, words, every, code)
     places = ["--dataset", str(dataset), "--output", str(folder)]
+    sent = _tracking(found, settings)
     status = service.run_workload(
-        [_training(), "sweep", *places, *words, "--trials", str(trials),
+        [_training(), "sweep", *places, *words, *sent, "--trials", str(trials),
          "--parallel", str(parallel), "--progress", "json" if as_json else "text", "--", *every]
     )  # fmt: skip
     if status == STOPPED:
@@ -224,6 +225,14 @@ def _run_options(
         name: each for name, each in training.options.items() if f"{_OWN}{name}" not in spaces
     }
     return [*words, *own_options(fixed)]
+
+
+def _tracking(stack: StackFile, settings: LocalSettings) -> list[str]:
+    """Options of the tracking server: where a sweep is sent doesn't name its folder."""
+    from falaj.components.local.provider.workloads import tracking_options  # noqa: PLC0415
+    from falaj.stacks.settings.local import tracking_args  # noqa: PLC0415
+
+    return tracking_options(tracking_args(settings.training.tracking, stack.project.root))
 
 
 def _code(stack: StackFile, settings: LocalSettings) -> Path | None:

@@ -620,6 +620,25 @@ def _check_tracking(training: TrainingSettings, root: Path) -> list[Finding]:
     return found
 
 
+def tracking_args(settings: TrackingSettings | None, root: Path) -> TrackingArgs:
+    """Where the run is sent, as the component takes it; its host was judged with the settings."""
+    if settings is None:
+        return {}
+    # The packs take a while to load, and few stacks have a server.
+    from falaj.policies.reading.hosts import is_private  # noqa: PLC0415
+
+    host = urlsplit(settings.server).hostname or ""
+    judged = [] if is_private(host) else [host]
+    secret, authority = settings.secret_file, settings.authority
+    return {
+        "tracking": settings.server,
+        "tracking_experiment": settings.experiment,
+        "tracking_secret": str(resolved(secret, root)) if secret is not None else None,
+        "tracking_authority": str(resolved(authority, root)) if authority is not None else None,
+        "tracking_allow": list(dict.fromkeys([*settings.allowed_hosts, *judged])),
+    }
+
+
 def _without_layers(training: TrainingSettings) -> list[Finding]:
     """What only the layers of a language model can have."""
     found: list[Finding] = []

@@ -17,8 +17,11 @@ from falaj.stacks.command.__main__ import main
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.settings import LocalSettings
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.training.tracking import PARENT
 from tests.stacks.conftest import Project
 from tests.stacks.test_local_own_model import CODE, NAME
+from tests.workloads.inference.serving import Pki
+from tests.workloads.training.tracking_server import Store, serving
 
 RATE = "learningRate=1e-3..1e-2:log"
 
@@ -155,6 +158,27 @@ def test_trials_are_made_as_small_as_the_file_says(shop: Shop) -> None:
     assert "True" not in every
 
 
+def test_a_sweep_is_sent_where_the_stacks_run_is(shop: Shop, tmp_path: Path) -> None:
+    usual, every = shop.called("--search", RATE)
+    assert "--tracking" not in usual
+    authority = tmp_path / "authority.pem"
+    authority.touch()
+    shop.set(
+        "falaj:training.tracking.server", "https://10.0.0.7:5000",
+        "falaj:training.tracking.experiment", "churn",
+        "falaj:training.tracking.authority", str(authority),
+        "falaj:training.tracking.allowedHosts", "[a.example.ae, b.example.ae]",
+    )  # fmt: skip
+    words, same = shop.called("--search", RATE)
+    assert (value(words, "--output"), same) == (value(usual, "--output"), every)
+    at = words.index("--tracking")
+    assert words[at : at + 10] == [
+        "--tracking", "https://10.0.0.7:5000", "--tracking-experiment", "churn",
+        "--tracking-authority", str(authority), "--tracking-allow", "a.example.ae",
+        "--tracking-allow", "b.example.ae",
+    ]  # fmt: skip
+
+
 def test_trials_begin_with_what_the_file_says(shop: Shop) -> None:
     usual = shop.called("--search", RATE)[1]
     assert not {"--start", "--lora-matrices"} & {*usual}
@@ -219,10 +243,22 @@ def test_options_of_a_model_of_ones_own_are_searched_and_the_others_kept(
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_the_best_trial_is_published_without_training_again(project: Project) -> None:
-    training: dict[str, Any] = {"epochs": 2, "batchSize": 256}
+def test_the_best_trial_is_published_without_training_again(
+    project: Project, tmp_path: Path
+) -> None:
+    store, pki = Store(), Pki(tmp_path / "pki")
+    with serving(store, pki) as url:
+        _publish(project, store, {"server": url, "authority": str(pki.folder / "ca.crt")})
+
+
+def _publish(project: Project, store: Store, tracking: dict[str, Any]) -> None:
+    """Bring a stack up, sweep, and bring it up with the best trial, under a tracking server."""
+    training: dict[str, Any] = {"epochs": 2, "batchSize": 256, "tracking": tracking}
     project.configure(dataset="digits", training=training, optimization={"accept": "any"})
-    project.up()
+    assert "has the record" in project.up()
+    (first,) = store.runs.values()
+    assert first["status"] == "FINISHED"
+    assert {step for key, step, *_ in first["metrics"] if key == "loss"} == {1, 2}
     search = ("--search", "width=6..12", "--trials", "3", "--parallel", "2")
     process = project.start("sweep", *search, "--take")
     assert process.stdout is not None
@@ -241,6 +277,11 @@ def test_the_best_trial_is_published_without_training_again(project: Project) ->
     done = project.falaj("sweep", *search, "--take")
     assert done.returncode == 0, done.stdout
     assert "3 trials, 2 at a time" in done.stdout
+    assert "has this sweep and its trials" in done.stdout
+    trials = [each for each in store.runs.values() if PARENT in each["tags"]]
+    (sweep,) = [each for each in store.runs.values() if each not in [first, *trials]]
+    assert (sweep["status"], len(trials)) == ("FINISHED", 3)
+    assert store.runs[sweep["tags"]["falaj.best.run"]] in trials
     assert "publish it, without training again" in done.stdout
     [folder] = project.site.glob("runs/sweep-*")
     assert not [*folder.rglob("model")]
@@ -248,6 +289,7 @@ def test_the_best_trial_is_published_without_training_again(project: Project) ->
     said = project.falaj("up")
     assert said.returncode == 0, said.stdout
     assert f"taken over from {folder}" in said.stdout
+    assert len(store.runs) == 5, "the trial that serves is a run of the server already"
     manifests = {
         json.loads(each.read_text())["lineage"]["run"]
         for each in project.site.glob("registry/*/versions/*/manifest.json")
@@ -256,4 +298,4 @@ def test_the_best_trial_is_published_without_training_again(project: Project) ->
     assert manifests & trials
     again = project.falaj("sweep", *search, "--json")
     told = [json.loads(line) for line in again.stdout.splitlines() if line.startswith("{")]
-    assert [each["event"] for each in told] == ["trial"] * 3 + ["study"]
+    assert [each["event"] for each in told] == [*["trial"] * 3, "tracked", "study"]

@@ -19,6 +19,8 @@ from falaj.workloads.vocabulary import Vocabulary
 
 _TASK = CHOICES["dataset"]["task"]
 _CHOICES = CHOICES["training"]
+_TRACKING = "--tra"
+"""What options of a tracking server begin with; the first letters are understood, too."""
 
 
 def _add_sweep(commands: Any) -> None:
@@ -28,6 +30,7 @@ def _add_sweep(commands: Any) -> None:
     trial.add_argument("--index", type=int, help="number of the trial (default: of the pod)")
     sweep = commands.add_parser("sweep", help="do trials side by side on this machine")
     _add_common(sweep)
+    _add_tracking(sweep)
     sweep.add_argument("--trials", type=int, default=20, help="how many (default 20)")
     sweep.add_argument("--parallel", type=int, default=1, help="at a time (default 1)")
     sweep.add_argument(
@@ -75,15 +78,22 @@ def _run_sweep(options: argparse.Namespace) -> int:
     for name in ("trials", "parallel"):
         if getattr(options, name) < 1:
             raise WorkloadError(f"--{name} is {getattr(options, name)}: allowed is 1 or more")
+    from falaj.workloads.training import tracking  # noqa: PLC0415 - TLS, for who sends alone
     from falaj.workloads.training.trials import Trials  # noqa: PLC0415 - imports optuna, too
 
-    return Trials(options, stop).run()
+    return Trials(options, stop, tracking.of_options(options)).run()
 
 
 def _refuse_ours(words: list[str]) -> None:
     for word in words:
         if word.partition("=")[0] in ("--dataset", "--output", "--progress", "--json", "--seed"):
             raise WorkloadError(f"{word} is an option of the sweep: leave it out after --")
+        if word.startswith(_TRACKING):
+            raise WorkloadError(
+                f"{word} after -- would send each trial by itself: give --tracking before it to "
+                "`sweep`, which sends them below a run of its own; `trial`, which clusters run, "
+                "sends nothing"
+            )
 
 
 def main(arguments: list[str]) -> int:
@@ -415,9 +425,9 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _track(options: argparse.Namespace) -> int:
-    from falaj.workloads.training import launcher  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training import launcher, tracking  # noqa: PLC0415 - imports torch
 
-    destination = launcher.tracked_at(options)
+    destination = tracking.of_options(options)
     if destination is None:
         raise AssertionError("the option is required")
     run = launcher.track(options.run, destination)

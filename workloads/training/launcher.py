@@ -82,7 +82,7 @@ def run(
     output: Path = options.output
     if options.metrics is not None:
         listening(options.metrics)
-    destination = tracked_at(options)
+    destination = tracking.of_options(options)
     keyring = open_keyring(options.keyring)
     code = _read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
@@ -128,29 +128,6 @@ def run(
         )  # fmt: skip
         with tracking.following(output, destination if leads else None, progress.emit):
             return _train(setting, stop, progress)
-
-
-def tracked_at(options: argparse.Namespace) -> Destination | None:
-    """The tracking server that the command line names; None: nothing is sent.
-
-    Raises:
-        WorkloadError: it can't be one, or options of one are given without it.
-    """
-    further = ("experiment", "secret", "authority", "allow")
-    if options.tracking is None:
-        for each in further:
-            if getattr(options, f"tracking_{each}"):
-                raise WorkloadError(
-                    f"--tracking-{each} is of a tracking server: name that as well (--tracking), "
-                    "or leave it out"
-                )
-        return None
-    destination = Destination(
-        options.tracking, options.tracking_experiment or tracking.EXPERIMENT,
-        options.tracking_secret, options.tracking_authority, tuple(options.tracking_allow),
-    )  # fmt: skip
-    destination.check()
-    return destination
 
 
 def _deliver(output: Path, destination: Destination | None, progress: Progress) -> None:

@@ -41,6 +41,7 @@ from falaj.workloads.training.own_code import check_options
 from falaj.workloads.training.progress import written
 from falaj.workloads.training.snapshot import DESCRIPTION, make_folder
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.sweep_tracking import trial_folder
 
 TUNABLE = (
     "learning_rate", "weight_decay", "batch_size", "width", "label_smoothing", "gradient_clip",
@@ -191,11 +192,6 @@ def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest
     if code == 0:
         print(json.dumps({"event": STANDING, **summary(study)}), flush=True)
     return code
-
-
-def trial_folder(sweep: Path, index: int) -> Path:
-    """Return the folder of a trial's run."""
-    return sweep / f"trial-{index}"
 
 
 def metric_name(dataset: Path) -> str:

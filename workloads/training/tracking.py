@@ -13,6 +13,7 @@ follows redirects to hosts that nobody has judged.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import contextlib
 import hashlib
@@ -48,6 +49,8 @@ from falaj.workloads.watching.exchange import (
 EXPERIMENT: Final = str(FORMS["tracking"]["experiment"].default)
 """Where runs are kept where nothing else is said."""
 _ATTEMPT: Final = "falaj.attempt"
+PARENT: Final = "mlflow.parentRunId"
+"""Tag of a run that is shown below another one."""
 _API: Final = "/api/2.0/mlflow/"
 _SECONDS: Final = 15.0
 _MOST_BYTES: Final = 1 << 20
@@ -66,6 +69,25 @@ RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
 
 class TrackingError(Exception):
     """What the server should have got and hasn't; the message says why."""
+
+
+SOURCE: Final = {"mlflow.source.name": "falaj", "mlflow.source.type": "JOB"}
+"""Tags of every run."""
+
+
+@dataclass(frozen=True)
+class Nested:
+    """That a run is shown below another one.
+
+    Attributes:
+        parent: the other one's identifier there.
+        tags: of the run from its beginning on.
+        at_end: tags that it gets when it ends.
+    """
+
+    parent: str
+    tags: Mapping[str, Any]
+    at_end: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -117,6 +139,29 @@ class Destination:
         return urlsplit(self.url).netloc
 
 
+def of_options(options: argparse.Namespace) -> Destination | None:
+    """The tracking server that the command line names; None: nothing is sent.
+
+    Raises:
+        WorkloadError: it can't be one, or options of one are given without it.
+    """
+    further = ("experiment", "secret", "authority", "allow")
+    if options.tracking is None:
+        for each in further:
+            if getattr(options, f"tracking_{each}"):
+                raise WorkloadError(
+                    f"--tracking-{each} is of a tracking server: name that as well (--tracking), "
+                    "or leave it out"
+                )
+        return None
+    destination = Destination(
+        options.tracking, options.tracking_experiment or EXPERIMENT,
+        options.tracking_secret, options.tracking_authority, tuple(options.tracking_allow),
+    )  # fmt: skip
+    destination.check()
+    return destination
+
+
 class Server:
     """Requests of one tracking server."""
 
@@ -147,6 +192,25 @@ class Server:
             "tags": _pairs({_ATTEMPT: attempt, **tags}),
         })  # fmt: skip
         return _identifier(mapping(made.get("run")).get("info"), "run_id")
+
+    def log_parameters(self, run: str, parameters: Mapping[str, Any]) -> None:
+        """Give a run its parameters, which never change.
+
+        Raises:
+            TrackingError: as `run_of`.
+        """
+        rows = [{"key": key, "value": _text(value)} for key, value in parameters.items()]
+        for part in _parts(rows, _MOST_PARAMETERS):
+            self.call("runs/log-batch", {"run_id": run, "params": part})
+
+    def log_tags(self, run: str, tags: Mapping[str, Any]) -> None:
+        """Give a run tags, or other values of those that it has.
+
+        Raises:
+            TrackingError: as `run_of`.
+        """
+        for part in _parts(_pairs(tags), _MOST_TAGS):
+            self.call("runs/log-batch", {"run_id": run, "tags": part})
 
     def _experiment(self) -> str:
         name = self._destination.experiment
@@ -225,7 +289,12 @@ class Server:
         return {"Authorization": f"Bearer {secret}"}
 
 
-def sync(output: Path, destination: Destination, status: str | None = None) -> str:
+def sync(
+    output: Path,
+    destination: Destination,
+    status: str | None = None,
+    nested: Nested | None = None,
+) -> str:
     """Send what the server doesn't have of a run; return the run's identifier there.
 
     Sent again, it changes nothing: an attempt finds its run by a tag, and a figure that is there
@@ -235,6 +304,7 @@ def sync(output: Path, destination: Destination, status: str | None = None) -> s
         output: the run's folder.
         destination: the server.
         status: what became of the run where it didn't finish. Default: it goes on.
+        nested: below which run it is shown. Default: below none.
 
     Raises:
         TrackingError: the server didn't take all of it; what it took is noted.
@@ -254,15 +324,15 @@ def sync(output: Path, destination: Destination, status: str | None = None) -> s
         identity = str(begun["identity"])
         tags = {
             "falaj.identity": identity, "falaj.dataset": str(begun["dataset"]),
-            "mlflow.source.name": "falaj", "mlflow.source.type": "JOB",
+            **SOURCE,
         }  # fmt: skip
+        if nested is not None:
+            tags |= {PARENT: nested.parent, **nested.tags}
         name = f"{output.name}"[:_LONGEST_VALUE]
         note(run=server.run_of(state["attempt"], name, state["begun"], tags))
     run: str = state["run"]
     if not state.get("parameters"):
-        rows = [{"key": key, "value": _text(value)} for key, value in begun["parameters"].items()]
-        for part in _parts(rows, _MOST_PARAMETERS):
-            server.call("runs/log-batch", {"run_id": run, "params": part})
+        server.log_parameters(run, begun["parameters"])
         note(parameters=True)
     lines = [each for each in epochs(output) if each["epoch"] > state["epoch"]]
     for part in _parts(lines, max(1, _MOST_METRICS // (1 + max(map(len, lines), default=0)))):
@@ -277,6 +347,8 @@ def sync(output: Path, destination: Destination, status: str | None = None) -> s
     if record is not None:
         _send_record(server, run, record, output, state["begun"])
     if ended:
+        if nested is not None:
+            server.log_tags(run, nested.at_end)
         seconds = record["timings"]["training_seconds"] if record else _seconds(output)
         update["end_time"] = state["begun"] + round(1000 * seconds)
     server.call("runs/update", update)
@@ -322,8 +394,7 @@ def _send_record(
         "falaj.model.kept": record["model"]["choice"]["kept"],
         **_model_digest(output),
     }  # fmt: skip
-    for part in _parts(_pairs(tags), _MOST_TAGS):
-        server.call("runs/log-batch", {"run_id": run, "tags": part})
+    server.log_tags(run, tags)
 
 
 def _model_digest(output: Path) -> dict[str, str]:
@@ -435,17 +506,33 @@ def deliver(
 
 
 def _state(output: Path, destination: Destination) -> dict[str, Any]:
-    """What is noted of a server, and nothing of another one."""
+    # The parameters are written as a run begins.
+    return noted(
+        output,
+        destination,
+        lambda: round(1000 * (output / records.PARAMETERS).stat().st_mtime),
+    )
+
+
+def noted(output: Path, destination: Destination, begun: Callable[[], int]) -> dict[str, Any]:
+    """What is noted in a folder of a server, and nothing of another one.
+
+    Args:
+        output: the folder.
+        destination: the server.
+        begun: when what is sent began, where nothing is noted yet; Unix time in ms.
+
+    Raises:
+        WorkloadError: what is noted can't be read.
+    """
     path = output / records.TRACKING
     where = {"server": destination.url, "experiment": destination.experiment}
     found: object = read_json(path, "what was tracked") if path.is_file() else {}
     known = mapping(found)
-    begun = known.get("begun")
-    if not isinstance(begun, int):
-        # The parameters are written as a run begins.
-        begun = round(1000 * (output / records.PARAMETERS).stat().st_mtime)
+    since = known.get("begun")
     fresh = {
-        **where, "attempt": known.get("attempt") or secrets.token_hex(16), "begun": begun,
+        **where, "attempt": known.get("attempt") or secrets.token_hex(16),
+        "begun": since if isinstance(since, int) else begun(),
         "epoch": 0, "status": "",
     }  # fmt: skip
     return {**fresh, **known} if where.items() <= known.items() else fresh

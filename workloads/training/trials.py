@@ -19,10 +19,12 @@ from optuna.trial import FrozenTrial, TrialState
 from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import FAULT, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.training import record as records
-from falaj.workloads.training import sweep
+from falaj.workloads.training import sweep, tracking
 from falaj.workloads.training.progress import duration, gpu_readers, written
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.sweep_tracking import BROKEN_OFF, RUNS, Best, SweepTracking
+from falaj.workloads.training.tracking import Destination
 
 _POLL_SECONDS: Final = 0.2
 _FAILURES: Final = 3
@@ -64,12 +66,18 @@ class Trials:
     Args:
         options: of the command ``sweep``.
         stop: says when to end early; the same command then goes on.
+        destination: the tracking server that gets them; None: none does.
 
     Raises:
         WorkloadError: what is searched can't be read, or the folder can't be used.
     """
 
-    def __init__(self, options: argparse.Namespace, stop: StopRequest) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        stop: StopRequest,
+        destination: Destination | None = None,
+    ) -> None:
         self._options, self._stop = options, stop
         self._searched = list(sweep.spaces(options.search))
         folder = make_folder(options.output)
@@ -84,6 +92,14 @@ class Trials:
         self._have_begun: set[int] = set()
         self._printing = threading.Lock()
         self._status = _Status(self._printing)
+        self._tracking: SweepTracking | None = None
+        if destination is not None:
+            told = {
+                "pruner": options.pruner, "seed": options.seed, "metric": self._metric,
+                **{f"search.{name}": text.partition("=")[2].strip()
+                   for name, text in zip(self._searched, options.search, strict=True)},
+            }  # fmt: skip
+            self._tracking = SweepTracking(folder, destination, self._metric, told)
 
     def run(self) -> int:
         """Do the trials; return 0, 75 when stopped, or the worst status of a trial."""
@@ -91,6 +107,9 @@ class Trials:
         self._say_heading(len(before))
         for index in sorted(before):
             self._say_trial(index, before[index])
+            self._note(index, before[index].state.name.lower())
+        if self._tracking is not None:
+            self._tracking.begin()
         waiting = [each for each in range(self._options.trials) if each not in before]
         while waiting or self._running:
             for index in [i for i, each in self._running.items() if each.is_over]:
@@ -104,11 +123,39 @@ class Trials:
             while waiting and len(self._running) < self._options.parallel:
                 self._start(waiting.pop(0))
             self._say_status(self._options.trials - len(waiting) - len(self._running))
+            self._say_tracked()
             time.sleep(_POLL_SECONDS)
+        if self._tracking is not None:
+            self._tracking.end(self._outcome())
+            self._say_tracked()
         self._say_end()
         if self._stop.asked():
             return STOPPED
         return max(self._codes.values(), default=0)
+
+    def _note(self, index: int, state: str) -> None:
+        """Have the tracking server told what a trial does, and which one is the best."""
+        if self._tracking is None:
+            return
+        self._tracking.note(index, state)
+        best = sweep.summary(self._study)["best"]
+        if best is not None:
+            self._tracking.note_best(Best(best["trial"], best["value"], best["parameters"]))
+
+    def _outcome(self) -> str:
+        """What a tracking server is told of the sweep as a whole."""
+        if self._stop.asked():
+            return tracking.KILLED
+        is_done = any(each.state == TrialState.COMPLETE for each in self._ended().values())
+        return tracking.FINISHED if is_done else tracking.FAILED
+
+    def _say_tracked(self) -> None:
+        while self._tracking is not None and not self._tracking.says.empty():
+            event, message = self._tracking.says.get()
+            if self._in_json:
+                self._print(json.dumps({"event": event, "message": message}, ensure_ascii=False))
+            else:
+                self._print_text(message)
 
     def _ended(self) -> dict[int, FrozenTrial]:
         """The trials of this sweep that have ended, by their number."""
@@ -139,6 +186,7 @@ class Trials:
         reader = threading.Thread(target=self._read, args=(index, process), daemon=True)
         reader.start()
         self._says[index] = "starts"
+        self._note(index, RUNS)
         self._running[index] = _Running(process, reader, slot)
 
     def _command(self, index: int) -> list[str]:
@@ -189,7 +237,9 @@ class Trials:
         self._says.pop(index)
         # What a signal ended may be tried again, as what no status of ours stands for.
         self._codes[index] = process.returncode if process.returncode >= 0 else FAULT
-        if (trial := self._ended().get(index)) is not None:
+        trial = self._ended().get(index)
+        self._note(index, BROKEN_OFF if trial is None else trial.state.name.lower())
+        if trial is not None:
             self._say_trial(index, trial)
         elif self._in_json:
             stopped = {"trial": index, "event": "trial", "state": "stopped"}

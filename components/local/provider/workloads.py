@@ -24,7 +24,7 @@ from falaj.components.local.machine import LocalError, StoppedError
 from falaj.components.local.provider import guard
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.supervision import handed_on
-from falaj.wire.documents import is_dictionary, mapping
+from falaj.wire.documents import is_dictionary, is_sequence, mapping
 
 TRAINING: Final = "falaj.workloads.training"
 REGISTRY: Final = "falaj.workloads.registry"
@@ -113,6 +113,21 @@ def own_options(values: object) -> list[str]:
         for name, value in mapping(values).items()
         for part in ("--option", f"{name}={json.dumps(value, ensure_ascii=False)}")
     ]
+
+
+def tracking_options(given: Mapping[str, Any]) -> list[str]:
+    """Options of a tracking server; none: nothing is sent.
+
+    Args:
+        given: by the names of `TrackingArgs`; None, or not there: not said.
+    """
+    if given.get("tracking") is None:
+        return []
+    words: list[str] = []
+    for name, value in given.items():
+        for each in value if is_sequence(value) else [value]:
+            words += options({name.replace("_", "-"): each})
+    return words
 
 
 def _plain(value: str | float) -> str:

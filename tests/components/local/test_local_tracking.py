@@ -13,7 +13,9 @@ from falaj.components.local.provider.handler import Context
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.stacks.settings import LocalSettings, validate
 from falaj.workloads.training import record as records
+from tests.components.local.conftest import ProviderClient
 from tests.stacks.test_settings import LOCAL, refused
+from tests.workloads.inference.serving import Pki
 from tests.workloads.training.test_tracking import RECORD
 from tests.workloads.training.tracking_server import Store, serving
 
@@ -68,6 +70,37 @@ def test_what_a_server_lacks_is_a_change_until_it_has_it(tmp_path: Path) -> None
     with pytest.raises(LocalError, match="can't be reached"):
         handler.update(Context("run"), "x", state, inputs)
     assert set(handler.diff(state, inputs)) == {"tracking"}
+
+
+@pytest.mark.slow
+def test_a_training_is_sent_to_a_server_of_an_authority_of_ones_own(
+    provider: ProviderClient, site: Path, tmp_path: Path
+) -> None:
+    pki, other, store = Pki(tmp_path / "a"), Pki(tmp_path / "b"), Store()
+    table = tmp_path / "rows.csv"
+    rows = "".join(f"{i % 7},{'yes' if i % 7 > 3 else 'no'}\n" for i in range(120))
+    table.write_text(f"size,answer\n{rows}")
+    keyring = provider.create("KeyRing", {"site": str(site)})[1]["path"]
+    dataset = provider.create("Dataset", {
+        "site": str(site), "source": str(table), "target": "answer", "keyring": keyring,
+    })[1]  # fmt: skip
+    with serving(store, pki) as url:
+        given: dict[str, Any] = {
+            "site": str(site), "dataset": dataset["path"], "datasetDigest": dataset["digest"],
+            "keyring": keyring, "epochs": 2, "model": "network", "threads": 1, "tracking": url,
+            "trackingAuthority": str(other.folder / "ca.crt"),
+        }  # fmt: skip
+        # Whom it doesn't trust gets nothing, and the training ends well.
+        name, made = provider.create("TrainingRun", given)
+        assert (store.calls, made["score"] > 0) == ([], True)
+        assert any("certificate" in message for _, message, _ in provider.engine.messages)
+        given["trackingAuthority"] = str(pki.folder / "ca.crt")
+        assert "tracking" in provider.diff("TrainingRun", name, made, given).diffs
+        made = provider.update("TrainingRun", name, made, given)
+        assert not provider.diff("TrainingRun", name, made, given).diffs
+    (run,) = store.runs.values()
+    assert (run["status"], run["params"]["epochs"]) == ("FINISHED", "2")
+    assert {step for key, step, *_ in run["metrics"] if key == "loss"} == {1, 2}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from falaj.workloads.training import record as records
 from falaj.workloads.training import tracking
 from falaj.workloads.training.command import main
 from falaj.workloads.training.tracking import Destination, TrackingError, following, sync
+from tests.workloads.inference.serving import Pki
 from tests.workloads.training.tracking_server import Store, serving
 
 _DIGEST = "cb1f" * 16
@@ -255,6 +256,20 @@ def test_another_server_gets_all_of_it(tmp_path: Path, store: Store, server: str
         sync(output, Destination(url))
     (one,), (two,) = store.runs.values(), other.runs.values()
     assert one["metrics"] == two["metrics"]
+
+
+def test_a_server_of_an_authority_of_ones_own(tmp_path: Path, store: Store) -> None:
+    output, pki, other = _begin(tmp_path / "run"), Pki(tmp_path / "a"), Pki(tmp_path / "b")
+    _finish(output)
+    with serving(store, pki) as url:
+        for authority in (None, other.folder / "ca.crt"):
+            with pytest.raises(TrackingError, match="certificate"):
+                sync(output, Destination(url, authority=authority))
+        with pytest.raises(TrackingError, match=r"none\.crt can't be read"):
+            sync(output, Destination(url, authority=tmp_path / "none.crt"))
+        assert store.calls == []
+        sync(output, Destination(url, authority=pki.folder / "ca.crt"))
+    assert [run["status"] for run in store.runs.values()] == ["FINISHED"]
 
 
 @given(st.dictionaries(st.text(), st.floats() | st.integers(-(2**53), 2**53), max_size=6))

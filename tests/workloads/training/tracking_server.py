@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.workloads.inference.serving import Pki
 
 _FILTER = re.compile(r"^tags\.`([^`]+)` = '([^']*)'$")
 _PATH = "/api/2.0/mlflow/"
@@ -104,8 +107,9 @@ class Store:
 
 
 @contextmanager
-def serving(store: Store) -> Generator[str]:
-    """Serve ``store``; gives its address."""
+def serving(store: Store, pki: Pki | None = None) -> Generator[str]:
+    """Serve ``store``, over TLS with an authority of one's own where one is given; gives its
+    address."""
 
     class Handler(BaseHTTPRequestHandler):
         def _do(self, given: dict[str, Any], path: str) -> None:
@@ -128,14 +132,25 @@ def serving(store: Store) -> Generator[str]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self._do(json.loads(body), self.path)
 
+        def handle(self) -> None:
+            with suppress(ssl.SSLError):
+                super().handle()
+
         def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if pki is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pki.folder / "server.crt", pki.folder / "server.key")
+        # Of each connection by itself: who doesn't trust it hangs up, and ends nobody else.
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if pki is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()

@@ -11,13 +11,14 @@ from typing import Any, ClassVar, Final
 
 from falaj.components.catalogue.own_models import OWN_MODEL
 from falaj.components.local import machine
-from falaj.components.local.arguments.training_run import MODEL, TrainingRunArgs
+from falaj.components.local.arguments.training_run import MODEL, TrackingArgs, TrainingRunArgs
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.beginnings import weights_sha256
 from falaj.components.local.provider.fields import flag, optional, text, whole
 from falaj.components.local.provider.handler import Change, Context, Handler
 from falaj.components.specification.parallel import PARTS, division_of
+from falaj.components.specification.property_names import camel
 from falaj.wire.documents import is_mapping, mapping
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
@@ -199,17 +200,8 @@ class TrainingRunHandler(Handler):
 
 
 def _tracking(inputs: Values) -> list[str]:
-    """Options of the tracking server; none: nothing is sent."""
-    if optional(inputs, "tracking") is None:
-        return []
-    words = workloads.options({
-        "tracking": optional(inputs, "tracking"),
-        "tracking-experiment": optional(inputs, "trackingExperiment"),
-        "tracking-secret": optional(inputs, "trackingSecret"),
-        "tracking-authority": optional(inputs, "trackingAuthority"),
-    })  # fmt: skip
-    hosts: Any = inputs.get("trackingAllow") or []
-    return [*words, *(part for host in hosts for part in ("--tracking-allow", str(host)))]
+    names = TrackingArgs.__annotations__
+    return workloads.tracking_options({each: inputs.get(camel(each)) for each in names})
 
 
 def _is_untracked(state: Values, inputs: Values) -> bool:
