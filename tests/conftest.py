@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks: dict[str, tuple[int | bool, ...]] = {}
     units = {item: unit(item.nodeid.partition("::")[0]) for item in items}
     for item, name in units.items():
-        marks = (item.get_closest_marker(mark) is None for mark in ("engine", "slow"))
+        marks = (item.get_closest_marker(mark) is None for mark in ("engine", "slow", "thorough"))
         own = (rank(name), *marks)
         ranks[name] = min(own, ranks.get(name, own))
     items.sort(key=lambda item: ranks[units[item]])
