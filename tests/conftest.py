@@ -50,7 +50,9 @@ settings.load_profile("falaj")
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Without collections of garbage, which what is collected is none of.
 
-    Fifteen thousand tests and the modules that they import are looked at by none later, either.
+    Fifteen thousand tests and the modules that they import are looked at by none later, either,
+    and what tests make is looked at less often: programs that are declared in mocks took a fifth
+    of their time for it.
     """
     gc.disable()
     try:
@@ -58,6 +60,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
