@@ -49,6 +49,8 @@ LONGEST: Final = (
     "tests/newcomer/test_checks_and_evidence.py",
     "tests/stacks/test_check.py",
     "tests/stacks/test_every_setting.py",
+    "tests/workloads/training/test_divided.py",
+    "tests/components/kubernetes/test_workspace_runs.py",
     DECLARED,
 )
 """What takes minutes, the longest first: else one worker has it left when others are done."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 from falaj.sandbox.inprocess import SandboxMocks
 from falaj.stacks.program import declare_in_cloud, declare_in_cluster
 from falaj.stacks.settings import CloudSettings, InClusterSettings, validate
+from tests.loops import own_loop
 
 os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "1"
 
@@ -82,16 +82,16 @@ def declare(
     own = {key: value for key, value in config.items() if key != "falaj:foundation"}
     settings = validate(own, ROOT, stack=stack)
     assert isinstance(settings, CloudSettings)
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks = OnACluster(CLUSTERS.get(str(settings.platform), {}), preview=preview)
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=preview)
+    with own_loop():
+        mocks = OnACluster(CLUSTERS.get(str(settings.platform), {}), preview=preview)
+        pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=preview)
 
-    @pulumi.runtime.test
-    def program() -> None:
-        if isinstance(settings, InClusterSettings):
-            declare_in_cluster(settings, ROOT, sandboxed=True)
-        else:
-            declare_in_cloud(settings, sandboxed=True)
+        @pulumi.runtime.test
+        def program() -> None:
+            if isinstance(settings, InClusterSettings):
+                declare_in_cluster(settings, ROOT, sandboxed=True)
+            else:
+                declare_in_cloud(settings, sandboxed=True)
 
-    program()
+        program()
     return mocks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import FIRST_KEY, STORES
 from falaj.stacks.settings import CloudSettings, FoundationSettings, validate
+from tests.loops import own_loop
 from tests.stacks.in_mocks import ROOT, shipped
 
 OWN = "urn:pulumi:s::falaj::falaj-azure:index:Registry$azure-native:containerregistry:Registry::r"
@@ -105,15 +105,15 @@ def test_stacks_without_such_a_registry_need_no_update_before(stack: str) -> Non
 
 
 def kinds(of: CloudSettings, **phases: bool) -> set[str]:
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks = SandboxMocks()
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack="s", preview=False)
+    with own_loop():
+        mocks = SandboxMocks()
+        pulumi.runtime.set_mocks(mocks, project="falaj", stack="s", preview=False)
 
-    @pulumi.runtime.test
-    def program() -> None:
-        declare_in_cloud(of, sandboxed=True, **phases)
+        @pulumi.runtime.test
+        def program() -> None:
+            declare_in_cloud(of, sandboxed=True, **phases)
 
-    program()
+        program()
     return {f"{each.type.rpartition(':')[2]} {each.name}" for each in mocks.resources}
 
 

@@ -5,7 +5,6 @@ That all of them end well is seen with an engine: test_aws_stacks.py, test_azure
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import STORES, check_sandbox_guard
 from falaj.stacks.settings import SmbSettings, validate
 from falaj.stacks.settings.problems import SettingsError
+from tests.loops import own_loop
 from tests.stacks.images.registries import Registry, running
 from tests.stacks.in_mocks import ROOT, declare, shipped
 from tests.stacks.models.published import Publisher
@@ -254,15 +254,15 @@ def test_the_first_phase_makes_the_registry_and_no_machines(stack: str) -> None:
         given["falaj:acknowledgeDegraded"] |= {"for": "deployment"}
     settings = validate(given, ROOT, stack=stack)
     assert isinstance(settings, SmbSettings)
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks = SandboxMocks()
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=False)
+    with own_loop():
+        mocks = SandboxMocks()
+        pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=False)
 
-    @pulumi.runtime.test
-    def program() -> None:
-        declare_in_cloud(settings, sandboxed=False, stores=True)
+        @pulumi.runtime.test
+        def program() -> None:
+            declare_in_cloud(settings, sandboxed=False, stores=True)
 
-    program()
+        program()
     kinds = {each.type.rpartition(":")[2] for each in mocks.resources}
     assert kinds & {"Registry", "Repository"}
     assert not kinds & {"CpuInferenceTier", "ContainerApp", "LaunchTemplate"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from falaj.components.aws.key_ring import KeyRing
 from falaj.components.aws.provider import RegionProvider
 from falaj.components.specification.key_ring import PURPOSES
 from falaj.sandbox.inprocess import Declared, SandboxMocks
+from tests.loops import own_loop
 
 os.environ.setdefault("PULUMI_ERROR_OUTPUT_STRING", "1")
 
@@ -101,43 +101,33 @@ def run(build: Build, *, preview: bool = False, region: str = REGION) -> Deploym
         preview: whether outputs of resources stay unknown.
         region: of the provider.
     """
-    loop = asyncio.new_event_loop()
-    # Resources that wait for a refused one fail like it; the first failure is raised below.
-    loop.set_exception_handler(lambda *_: None)
-    asyncio.set_event_loop(loop)
-    mocks = Deployment(preview=preview)
-    monitor = Monitor(mocks)
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack="dev", preview=preview, monitor=monitor)
+    with own_loop():
+        mocks = Deployment(preview=preview)
+        monitor = Monitor(mocks)
+        pulumi.runtime.set_mocks(
+            mocks, project="falaj", stack="dev", preview=preview, monitor=monitor
+        )
 
-    @pulumi.runtime.test
-    def program() -> pulumi.Output[None]:
-        provider = RegionProvider("uae", {"region": region, "account_id": "000000000000"})
-        opts = pulumi.ResourceOptions(providers=[provider])
-        made = build(opts, keys(opts)) if len(signature(build).parameters) == 2 else build(opts)
-        outputs = made
-        if isinstance(made, pulumi.ComponentResource):
-            # Its own outputs, without the arguments that the SDK puts beside them.
-            own = {name for each in type(made).__mro__ for name in get_annotations(each)}
-            outputs = {key: value for key, value in vars(made).items() if key in own}
+        @pulumi.runtime.test
+        def program() -> pulumi.Output[None]:
+            provider = RegionProvider("uae", {"region": region, "account_id": "000000000000"})
+            opts = pulumi.ResourceOptions(providers=[provider])
+            made = (
+                build(opts, keys(opts)) if len(signature(build).parameters) == 2 else build(opts)
+            )
+            outputs = made
+            if isinstance(made, pulumi.ComponentResource):
+                # Its own outputs, without the arguments that the SDK puts beside them.
+                own = {name for each in type(made).__mro__ for name in get_annotations(each)}
+                outputs = {key: value for key, value in vars(made).items() if key in own}
 
-        def keep(value: Any) -> None:
-            mocks.returned = value
+            def keep(value: Any) -> None:
+                mocks.returned = value
 
-        return pulumi.Output.from_input(outputs).apply(keep)
+            return pulumi.Output.from_input(outputs).apply(keep)
 
-    try:
         program()
-    finally:
-        _drop_tasks(loop)
     return mocks
-
-
-def _drop_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """A program that was refused leaves outputs behind that nobody waits for any more."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 @pytest.fixture(scope="session")

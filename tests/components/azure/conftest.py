@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pulumi.runtime.mocks import MockMonitor
 
 from falaj.components.azure.provider import RegionProvider
 from falaj.sandbox.inprocess import Declared, SandboxMocks
+from tests.loops import own_loop
 
 os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "1"
 
@@ -129,30 +129,32 @@ def deploy(
         stack: name of the stack.
         region: where the provider is pinned.
     """
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks = _Sandbox(preview=preview)
-    monitor = _Monitor(mocks)
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack=stack, preview=preview, monitor=monitor)
-    deployed = Deployed(mocks, monitor)
+    with own_loop():
+        mocks = _Sandbox(preview=preview)
+        monitor = _Monitor(mocks)
+        pulumi.runtime.set_mocks(
+            mocks, project="falaj", stack=stack, preview=preview, monitor=monitor
+        )
+        deployed = Deployed(mocks, monitor)
 
-    @pulumi.runtime.test
-    def run() -> pulumi.Output[None]:
-        provider = RegionProvider("azure", {"region": region, "account_id": SUBSCRIPTION})
-        made = program(pulumi.ResourceOptions(providers=[provider]))
-        values = vars(made) if isinstance(made, pulumi.Resource) else made
-        outputs = {
-            name: value
-            for name, value in values.items()
-            if isinstance(value, pulumi.Output) and not name.startswith("_")
-        }
+        @pulumi.runtime.test
+        def run() -> pulumi.Output[None]:
+            provider = RegionProvider("azure", {"region": region, "account_id": SUBSCRIPTION})
+            made = program(pulumi.ResourceOptions(providers=[provider]))
+            values = vars(made) if isinstance(made, pulumi.Resource) else made
+            outputs = {
+                name: value
+                for name, value in values.items()
+                if isinstance(value, pulumi.Output) and not name.startswith("_")
+            }
 
-        def keep(found: dict[str, Any]) -> None:
-            deployed.outputs = found
+            def keep(found: dict[str, Any]) -> None:
+                deployed.outputs = found
 
-        deployed.made = made
-        return pulumi.Output.from_input(outputs).apply(keep)
+            deployed.made = made
+            return pulumi.Output.from_input(outputs).apply(keep)
 
-    run()
+        run()
     return deployed
 
 
