@@ -150,7 +150,8 @@ class _Judge:
         if count:
             found = self._of_folds(names, count)
         else:
-            made |= {name: self._learned(name, self._prepared) for name in names[:1] + names[2:]}
+            others = [name for name in names if name not in made]
+            made |= {name: self._learned(name, self._prepared) for name in others}
             features, labels, _ = self._prepared.validation
             outputs = {name: predict(made[name], features).float() for name in names}
             found = _Answers(outputs, labels, torch.zeros(len(labels), dtype=torch.int64))

@@ -28,7 +28,7 @@ LANES: Final = 8
 SHARDS_OF_WINDOW: Final = 2
 """Of each lane these are in memory, and shuffled among each other: with all lanes, 16 shards."""
 
-_STREAM: Final = 4  # stream of randomness below the run's seed, beside those of `batches`
+_STREAM: Final = 6  # of randomness below the run's seed, beside those of `batches` and `folds`
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.optimization.pipeline import Request, optimise
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.training import command, distributed, launcher, shard_set
+from falaj.workloads.training import command, distributed, folds, launcher, shard_set
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.ahead import Ahead
 from falaj.workloads.training.batches import PreparedData, prepare
@@ -495,9 +495,10 @@ def test_a_training_that_was_killed_goes_on_from_a_checkpoint_within_the_epoch(
 
 
 def test_it_learns_what_a_table_in_memory_teaches(
-    dataset: Dataset, tmp_path: Path, learn: Learn
+    dataset: Dataset, tmp_path: Path, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Falaj's own network, too, which `auto` is of a stream."""
+    """Falaj's own network, too, which `auto` is of a stream, and no other is learned in memory."""
+    monkeypatch.delattr(folds, "learn_network")
     for name, asked in (("own", {}), ("ours", {"model": "auto", "code": None})):
         assert learn(dataset, tmp_path / name, epochs=12, learning_rate=0.02, **asked) == 0
         record = json.loads((tmp_path / name / "record.json").read_text())
