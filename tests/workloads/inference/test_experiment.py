@@ -96,7 +96,7 @@ def test_a_name_and_a_value_arent_run_together() -> None:
         ({"key": "x", "name": "a\0b"}, "experiment.name"),
         ({"key": "x", "version": 2}, "experiment.version is not a known key"),
         ("yes", 'experiment: got "yes", allowed is an object'),
-        *(({"key": taken.title()}, "no header that means something") for taken in EXPERIMENT_TAKEN),
+        *(({"key": taken.title()}, "no header that means") for taken in EXPERIMENT_TAKEN),
     ],
 )
 def test_what_an_experiment_may_not_be(site: Site, asked: Any, says: str) -> None:
