@@ -17,6 +17,7 @@ from falaj.stacks.settings.local import LocalSettings
 from falaj.stacks.settings.reference import sections_below
 from falaj.stacks.settings.shapes import NAME, Choice, Flag, Items, Key, Number, example, keys_of
 from tests.components.local.test_local_components import Mocks
+from tests.loops import own_loop
 
 BASE: dict[str, Any] = {
     "platform": "local", "dataset": "notes.txt",
@@ -60,14 +61,15 @@ def others(key: Key) -> Iterator[Any]:
 def declared(settings: dict[str, Any]) -> str:
     """What the engine is asked for."""
     mocks = Mocks()
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
     found = LocalSettings.model_validate(settings)
 
     @pulumi.runtime.test
     def program() -> None:
         declare_local(found, Path("/project"))
 
-    program()
+    with own_loop():
+        pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
+        program()
     made = [(each.typ, each.name, each.inputs) for each in mocks.made]
     return json.dumps(sorted(made, key=lambda each: each[:2]), sort_keys=True, default=str)
 

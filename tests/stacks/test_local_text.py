@@ -20,6 +20,7 @@ from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import LocalSettings, validate
 from falaj.wire.values import Values
 from tests.components.local.test_local_components import Mocks
+from tests.loops import own_loop
 from tests.stacks.conftest import Project
 from tests.workloads.training.other_programs import ask_transformers
 
@@ -125,13 +126,14 @@ def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
 def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> Values:
     """What the provider takes of one of the stack's resources."""
     mocks = Mocks()
-    pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
 
     @pulumi.runtime.test
     def program() -> None:
         declare_local(settings, root)
 
-    program()
+    with own_loop():
+        pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
+        program()
     [made] = [each for each in mocks.made if each.typ == f"falaj-local:index:{kind}"]
     # The mocks know no whole numbers, nor the folders that the provider would make.
     whole = {

@@ -9,6 +9,8 @@ from typing import Any
 from pulumi.runtime import mocks as sdk
 from pulumi.runtime.mocks import MockMonitor
 
+from tests.loops import own_loop
+
 
 class _Answers(sdk.Mocks):
     def new_resource(self, args: sdk.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
@@ -29,8 +31,9 @@ def recorded() -> Generator[list[Any]]:
         return register(self, request)
 
     MockMonitor.RegisterResource = recording
-    sdk.set_mocks(_Answers(), "falaj", "dev")
     try:
-        yield requests
+        with own_loop():
+            sdk.set_mocks(_Answers(), "falaj", "dev")
+            yield requests
     finally:
         MockMonitor.RegisterResource = register

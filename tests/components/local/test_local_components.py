@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pulumi
@@ -10,6 +11,7 @@ import pytest
 from falaj.components import local
 from falaj.components.local.provider.resources import HANDLERS
 from falaj.components.specification.property_names import camel, snake
+from tests.loops import own_loop
 
 ARGS: dict[str, dict[str, Any]] = {
     "Workspace": {"path": "/s", "ports": [8443], "retain": None},
@@ -62,10 +64,11 @@ class Mocks(pulumi.runtime.Mocks):
 
 
 @pytest.fixture
-def mocks() -> Mocks:
+def mocks() -> Iterator[Mocks]:
     made = Mocks()
-    pulumi.runtime.set_mocks(made, preview=False)
-    return made
+    with own_loop():
+        pulumi.runtime.set_mocks(made, preview=False)
+        yield made
 
 
 @pytest.mark.parametrize("type_name", sorted(ARGS))
