@@ -317,11 +317,6 @@ class Session:
             self._adapted = lora.to_json(module, parameters)
         if parameters.quantisation_aware:
             quantisation.prepare(module)
-        self._count = models.parameter_count(module)
-        if self._adapted:
-            self._count = self._adapted["parameters"]
-        elif parameters.own is not None:
-            self._count = sum(p.numel() for p in module.parameters() if p.requires_grad)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
         self._row_part = self._grid.row_part if self._grid else team.rank
@@ -334,6 +329,8 @@ class Session:
         self._unsteady = frozenset[str]()
         if parameters.own is not None:
             self._unsteady = self._try_out(module.to(team.device), parameters.own, inputs, labels)
+        # Layers that only running them makes are there from here on.
+        self._count = self._learned(module)
         # What is exported as training begins: whole, where it will be divided.
         is_exported = parameters.own is not None and team.leads and not setting.resume
         self._begun = copy.deepcopy(module).cpu().eval() if is_exported else None
@@ -365,6 +362,14 @@ class Session:
             seed=parameters.seed, rank=self._row_part, processes=parts,
             is_even=parameters.may_normalise,
         )  # fmt: skip
+
+    def _learned(self, module: nn.Module) -> int:
+        """How many numbers are learned."""
+        if self._adapted:
+            return self._adapted["parameters"]
+        if self._setting.parameters.own is not None:
+            return sum(each.numel() for each in module.parameters() if each.requires_grad)
+        return models.parameter_count(module)
 
     def _learner(
         self, module: nn.Module, parameters: Parameters

@@ -316,6 +316,16 @@ def test_a_stopped_run_ends_with_the_same_bits(own: Own, tmp_path: Path) -> None
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
 
 
+def test_layers_that_only_running_makes_are_trained_and_resumed(
+    own: Own, folder: Path, tmp_path: Path
+) -> None:
+    write(folder, BEGIN.replace("nn.Linear(*inputs, width)", "nn.LazyLinear(width)") + FORWARD)
+    assert own("whole", batch_size=16) == 0
+    assert own("parts", StopAfter(7), batch_size=16) == 75
+    assert own("parts", batch_size=16) == 0
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+
+
 def test_the_averaged_model_is_judged_by_its_own_loss(
     own: Own, folder: Path, tmp_path: Path
 ) -> None:
