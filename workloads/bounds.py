@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.connections.header_names import ARM, KNOWN
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,22 @@ EXPERIMENT = {
 """Of ``experiment`` in ``service.json``: of the keys, per cent that a candidate answers, and how
 long it is waited for before the version that serves answers in its stead."""
 
-EXPERIMENT_TAKEN = tuple(sorted(each.decode() for each in KNOWN | {ARM}))
+HEADERS = {
+    "header_length": "Inference-Header-Content-Length",
+    "idempotency_key": "Idempotency-Key",
+    "request_id": "x-request-id",
+    "mark": "falaj-overflowed",
+    "arm": "falaj-arm",
+}
+"""Headers of the server's own that requests may have."""
+EXPERIMENT_TAKEN = tuple(
+    sorted(
+        {
+            "authorization", "content-length", "content-encoding", "transfer-encoding", "expect",
+            "host", *map(str.lower, HEADERS.values()),
+        }
+    )
+)  # fmt: skip
 """Headers that mean something to the server, of which none is an experiment's key."""
 
 BATCH = {"threads": Bound(1, 256), "shards": Bound(1, 1_000)}

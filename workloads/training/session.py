@@ -182,7 +182,7 @@ def finish(
         "ended": position.ended,
         "timings": {
             "training_seconds": round(position.seconds, 3),
-            "rows_share": _rows_share(position.history),
+            **_rows_share(position.history),
         },
         "utilisation": utilisation,
         "environment": hardware.describe(setting.parameters.device),
@@ -194,13 +194,18 @@ def finish(
     return record
 
 
-def _rows_share(history: list[dict[str, Any]]) -> float:
-    """The share of all epochs' time in which the first process waited for rows."""
+def _rows_share(history: list[dict[str, Any]]) -> dict[str, float]:
+    """The share of all epochs' time in which the first process waited for rows.
+
+    A parameter server, whose workers have the rows, doesn't know it.
+    """
     before = waited = 0.0
     for line in history:
+        if "rows_share" not in line:
+            return {}
         waited += line["rows_share"] * (line["seconds"] - before)
         before = line["seconds"]
-    return round(waited / before, 4) if before > 0 else 0.0
+    return {"rows_share": round(waited / before, 4) if before > 0 else 0.0}
 
 
 def evaluate(

@@ -246,7 +246,7 @@ def test_a_full_disk_is_told_before_anything_is_fetched(
         (["list", "127.0.0.1:1"], "can't be reached"),
         (["copy", "127.0.0.1:1", "127.0.0.1:2"], "can't be reached"),
         (["verify", "127.0.0.1:1", MODEL], "what nobody vouches for isn't sent or taken"),
-        (["show", "127.0.0.1:1", "Credit"], "registries allow small letters"),
+        (["show", "127.0.0.1:1", "Credit"], "registries allow 1 to 64 lower-case letters"),
         (["show", "127.0.0.1:1", "../x"], "can't name a model"),
         (["push", "127.0.0.1:1", MODEL, "--from", "nowhere", "--keyring", "nowhere"],
          "nowhere"),

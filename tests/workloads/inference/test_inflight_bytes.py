@@ -12,6 +12,7 @@ import pytest
 
 from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.connection import PIECE_BYTES, Connection
+from falaj.workloads.inference.connections.header_names import KNOWN
 from falaj.workloads.inference.connections.http import (
     Answer,
     Bodies,
@@ -133,7 +134,7 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
         connections=set(), max_connections=9, counters=SimpleNamespace(connections=0),
         handle=lambda _: answer, tasks=set(), draining=False, answers=http.Answers(),
         finished=lambda *_: 0.0, remember=lambda *_: None, admit=admit, take_over=None,
-        relayed=0,
+        relayed=0, wanted=KNOWN,
     )  # fmt: skip
     transports: list[Any] = []
     for _ in range(2):
@@ -186,7 +187,7 @@ async def read_slowly(use: Callable[[Connection, Slow, Bodies], Awaitable[None]]
         limits=Limits(), bodies=bodies, heads=lambda _: Heads(), arriving={}, connections=set(),
         max_connections=9, counters=SimpleNamespace(connections=0), handle=answer, tasks=set(),
         draining=False, answers=http.Answers(), finished=lambda *_: 0.0,
-        remember=lambda *_: None, admit=admit, take_over=None, relayed=0,
+        remember=lambda *_: None, admit=admit, take_over=None, relayed=0, wanted=KNOWN,
     )  # fmt: skip
     transport = Slow()
     transport.connection = connection = Connection(service)
