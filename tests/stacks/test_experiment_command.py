@@ -11,41 +11,20 @@ import pytest
 from falaj.stacks.command import __main__ as command
 from falaj.stacks.command import service, summary
 from falaj.stacks.command.project import Project, StackFile
-from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
-from tests.workloads.inference import models
+from tests.stacks.two_versions import aliases_of, make_registry
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The registry of a stack whose server has an experiment; of two versions, 2 serves."""
-    monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
-    monkeypatch.delenv("PULUMI_STACK", raising=False)
-    site = StackFile("local", Project.find(None)).site
-    keyring = KeyRing.create(site / "keyring")
-    found = Store(site / "registry", keyring)
-    content = models.echo({"x": 1})
-    for run in ("one", "two"):
-        made = found.publish(
-            "digits", {"model.onnx": content}, models.fields(content, run), keyring
-        )
-        found.promote("digits", made.version)
-    folder = site / "service" / "digits"
-    folder.mkdir(parents=True)
-    _write(folder / "service.json", {
-        "registry": str(found.root), "keyring": str(site / "keyring"), "model": "digits",
-        "alias": "production", "state": str(folder / "state.json"),
-        "experiment": {"key": "x-customer", "alias": "candidate"},
-    })  # fmt: skip
-    return found
+    return make_registry(
+        tmp_path, monkeypatch, experiment={"key": "x-customer", "alias": "candidate"}
+    )
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document))
-
-
-def _versions(store: Store) -> dict[str, int]:
-    return {name: alias.version for name, alias in store.aliases("digits").items()}
 
 
 def test_a_candidate_is_started_stopped_and_promoted(
@@ -56,12 +35,12 @@ def test_a_candidate_is_started_stopped_and_promoted(
     assert command.main(["experiment", "start", "2"]) == 2
     assert "which is the one that serves; allowed: 1" in capfd.readouterr().err
     assert command.main(["experiment", "start", "1"]) == 0
-    assert _versions(store) == {"production": 2, "candidate": 1}
+    assert aliases_of(store) == {"production": 2, "candidate": 1}
     assert command.main(["experiment", "stop"]) == 0
-    assert _versions(store) == {"production": 2}
+    assert aliases_of(store) == {"production": 2}
     assert command.main(["experiment", "start", "1"]) == 0
     assert command.main(["experiment", "promote"]) == 0
-    assert _versions(store) == {"production": 1}
+    assert aliases_of(store) == {"production": 1}
 
 
 @pytest.mark.parametrize("word", ["experiment", "shadow"])

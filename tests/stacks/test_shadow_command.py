@@ -12,47 +12,23 @@ import pytest
 from falaj.stacks.command import __main__ as command
 from falaj.stacks.command import service, summary
 from falaj.stacks.command.project import Project, StackFile
-from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
-from tests.workloads.inference import models
+from tests.stacks.two_versions import aliases_of, make_registry
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The registry of a stack whose server copies requests; of two versions, 2 serves."""
-    monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
-    monkeypatch.delenv("PULUMI_STACK", raising=False)
-    site = StackFile("local", Project.find(None)).site
-    keyring = KeyRing.create(site / "keyring")
-    found = Store(site / "registry", keyring)
-    content = models.echo({"x": 1})
-    for run in ("one", "two"):
-        made = found.publish(
-            "digits", {"model.onnx": content}, models.fields(content, run), keyring
-        )
-        found.promote("digits", made.version)
-    folder = site / "service" / "digits"
-    folder.mkdir(parents=True)
-    document: dict[str, Any] = {
-        "registry": str(found.root), "keyring": str(site / "keyring"), "model": "digits",
-        "alias": "production", "state": str(folder / "state.json"),
-        "shadow": {"percent": 10, "alias": "shadow"},
-    }  # fmt: skip
-    (folder / "service.json").write_text(json.dumps(document))
-    return found
-
-
-def _versions(store: Store) -> dict[str, int]:
-    return {name: alias.version for name, alias in store.aliases("digits").items()}
+    return make_registry(tmp_path, monkeypatch, shadow={"percent": 10, "alias": "shadow"})
 
 
 def test_a_shadow_is_started_and_stopped(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert command.main(["shadow", "start", "1"]) == 0
     assert "shadow of digits: version 1, before: nothing" in capfd.readouterr().out
-    assert _versions(store) == {"production": 2, "shadow": 1}
+    assert aliases_of(store) == {"production": 2, "shadow": 1}
     assert command.main(["shadow", "stop"]) == 0
     assert "nothing any more, before: version 1" in capfd.readouterr().out
-    assert _versions(store) == {"production": 2}
+    assert aliases_of(store) == {"production": 2}
     assert command.main(["shadow", "stop"]) == 2
     assert "has no shadow; versions there are: 1, 2" in capfd.readouterr().err
 
@@ -62,7 +38,7 @@ def test_a_shadow_is_promoted(store: Store, capfd: pytest.CaptureFixture[str]) -
     assert "has no shadow" in capfd.readouterr().err
     assert command.main(["shadow", "start", "1"]) == 0
     assert command.main(["shadow", "promote"]) == 0
-    assert _versions(store) == {"production": 1}
+    assert aliases_of(store) == {"production": 1}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +55,7 @@ def test_versions_that_cant_be_a_shadow(
 ) -> None:
     assert command.main(["shadow", "start", version]) == 2
     assert says in capfd.readouterr().err
-    assert _versions(store) == {"production": 2}
+    assert aliases_of(store) == {"production": 2}
 
 
 def test_the_only_version_cant_be_a_shadow(

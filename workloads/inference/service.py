@@ -875,9 +875,7 @@ class Service:
         if schema is None and self._counted in names:
             values = np.asarray(results[names.index(self._counted)])
             answers.count(values, self.counters.answers)
-        if header_length is None:
-            return Answer(200, body)
-        return Answer(200, body, http.BINARY, (http.LENGTH_LINE + str(header_length).encode(),))
+        return Answer.of_tensors(body, header_length)
 
     # -- records ---------------------------------------------------------------------------
 

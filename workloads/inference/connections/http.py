@@ -300,6 +300,26 @@ class Answer(NamedTuple):
     events: AsyncGenerator[bytes] | None = None
     """What follows the body, which is its first piece, as it comes; its status is 200."""
 
+    @classmethod
+    def of_tensors(cls, body: bytes, header_length: int | None) -> Answer:
+        """Return the answer to an inference.
+
+        Args:
+            body: its body.
+            header_length: how many of its bytes are JSON, before binary tensors; None: all are.
+        """
+        if header_length is None:
+            return cls(200, body)
+        return cls(200, body, BINARY, (LENGTH_LINE + str(header_length).encode(),))
+
+    @property
+    def header_length(self) -> int | None:
+        """How many of the body's bytes are JSON, before binary tensors; None: all are."""
+        for line in self.headers:
+            if line.startswith(LENGTH_LINE):
+                return int(line[len(LENGTH_LINE) :])
+        return None
+
 
 @dataclass(slots=True)
 class Exchange:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import RequestError
@@ -68,15 +67,11 @@ class CandidateRuns:
         answer = self._service.infer(exchange)
         if not isinstance(answer, Answer):
             answer = await answer
-        length = next(
-            (
-                int(line[len(http.LENGTH_LINE) :])
-                for line in answer.headers
-                if line.startswith(http.LENGTH_LINE)
-            ),
-            None,
-        )
-        head = {"outcome": "answered", "version": self._service.model.version, "length": length}
+        head = {
+            "outcome": "answered",
+            "version": self._service.model.version,
+            "length": answer.header_length,
+        }
         return head, bytes(answer.body)
 
 

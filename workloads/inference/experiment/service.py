@@ -215,11 +215,7 @@ class ExperimentService(Service):
             (breaker.failed if reason in ("away", "failed") else breaker.succeeded)()
             if reason == "answered":
                 given.version = str(head["version"])
-                length = head["length"]
-                if length is None:
-                    return Answer(200, body)
-                line = http.LENGTH_LINE + str(length).encode()
-                return Answer(200, body, http.BINARY, (line,))
+                return Answer.of_tensors(body, head["length"])
         self._counts.fell_back(reason, why)
         answer = self.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer

@@ -59,8 +59,6 @@ class Experiment(Companion):
         self._number = 0
         self._given: dict[bytes, tuple[Asker, bytes, int]] = {}
         self._waiting_bytes = 0
-        self._counts: dict[str, Any] = {}
-        self._why: dict[str, str] = {}
         self.labels: ArmLabels | None = None
         """What labels say of both versions; None: nobody watches them."""
 
@@ -144,7 +142,7 @@ class Experiment(Companion):
     # -- telling -------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        self._counts, self._why = {}, {}
+        super()._forget()
         self.labels = None
 
     def told(self, model: str, served: int, payload: bytes) -> None:

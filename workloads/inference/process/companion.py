@@ -79,6 +79,10 @@ class Companion(ABC):
         self._pause = 1.0
         self._moved = 0.0
         self._began = 0.0
+        self._counts: dict[str, Any] = {}
+        """What came of what it was given, since it is the second version."""
+        self._why: dict[str, str] = {}
+        """The last reason, by what it is one of."""
 
     # -- what is made of it -----------------------------------------------------------------
 
@@ -100,12 +104,12 @@ class Companion(ABC):
         """Count what it was given and won't end; ``why`` it is to blame, where it is."""
 
     @abstractmethod
-    def _forget(self) -> None:
-        """Begin to count anew."""
-
-    @abstractmethod
     def _figures(self) -> dict[str, Any]:
         """Return what came of it until now."""
+
+    def _forget(self) -> None:
+        """Begin to count anew."""
+        self._counts, self._why = {}, {}
 
     def _refusal(self, process: Process) -> str | None:
         """Return why a process that is ready can't be used; None: it can."""

@@ -429,7 +429,5 @@ class Front:
             head["retry"] = retry_of(answer)
             process.channel.send(calls.ANSWER, calls.pack(head))
             return
-        for line in answer.headers:
-            if line.startswith(http.LENGTH_LINE):
-                head["header"] = int(line[len(http.LENGTH_LINE) :])
+        head["header"] = answer.header_length
         process.channel.send(calls.ANSWER, calls.pack(head, answer.body))

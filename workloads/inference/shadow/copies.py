@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.http import Answer, Exchange
 
 MOST_COPY_BYTES: Final = 256 * 1024
@@ -98,11 +97,9 @@ class Copies:
         """
         if answer.status != 200 or self._draw() >= self.share:
             return
-        length: int | None = None
-        for line in answer.headers:
-            if not line.startswith(http.LENGTH_LINE):
-                return
-            length = int(line[len(http.LENGTH_LINE) :])
+        length = answer.header_length
+        if len(answer.headers) != (length is not None):
+            return
         body = exchange.content
         size = len(body) + len(answer.body)
         if size > MOST_COPY_BYTES or self._backlog() + self._waiting + size > MOST_BACKLOG_BYTES:

@@ -44,8 +44,6 @@ class Shadow(Companion):
     ) -> None:
         super().__init__(make, spawn, event, clock)
         self._given: deque[int] = deque()
-        self._why: dict[str, str] = {}
-        self._counts: dict[str, Any] = {}
 
     def is_wanted(self, settings: Settings) -> bool:
         """Tell whether a service's settings ask for copies."""
@@ -66,9 +64,6 @@ class Shadow(Companion):
             self._count("failed", why)
         self._count("dropped", None, len(self._given))
         self._given.clear()
-
-    def _forget(self) -> None:
-        self._counts, self._why = {}, {}
 
     # -- copies ------------------------------------------------------------------------------
 
