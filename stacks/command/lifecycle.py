@@ -120,11 +120,30 @@ def _size(folder: Path) -> str:
 
 
 def remove_leftovers(pulumi: Pulumi, stack: StackFile, *, retain: bool) -> None:
-    """Remove the stack's folder unless it is retained, and the backend with its last stack."""
+    """Remove the stack's folder unless it is retained, and the backend with its last stack.
+
+    What still runs in the folder is ended first: a state that was lost knows of no program.
+    """
+    _end_programs(stack)
     if not retain:
         _remove_site(stack)
     if not pulumi.other_stacks():
         _remove_backend(pulumi, stack)
+
+
+def _end_programs(stack: StackFile) -> None:
+    if not stack.site.exists():
+        return
+    from falaj.components.local.machine import LocalError  # noqa: PLC0415 - an extra
+    from falaj.components.local.provider.handler import Site  # noqa: PLC0415 - as above
+    from falaj.components.local.provider.service import end_leftovers  # noqa: PLC0415 - as above
+
+    try:
+        ended = end_leftovers(Site(stack.site))
+    except LocalError as error:
+        raise StackError(str(error)) from None
+    if ended:
+        say(f"  processes of {stack.site} that the stack's state didn't know, ended: {ended}")
 
 
 def _remove_site(stack: StackFile) -> None:
@@ -545,7 +564,8 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
         for line in notices(resources):
             say(f"  {line}")
     if stack.site.exists():
-        say(f"  retained, as the stack says: {stack.site}")
+        why = "retained, as the stack says" if local is None or local.retain else "kept, with keys"
+        say(f"  {why}: {stack.site}")
     return 0
 
 

@@ -101,6 +101,11 @@ DASHBOARDS: Final[dict[str, tuple[Panel, ...]]] = {
               "(rate(falaj_inference_request_duration_seconds_bucket[5m])))", "{{model}}", "s"),
         Panel("Queue, 99th percentile", "histogram_quantile(0.99, sum by (namespace, model, le) "
               "(rate(falaj_inference_queue_duration_seconds_bucket[5m])))", "{{model}}", "s"),
+        Panel("Time to the first token, 99th percentile", "histogram_quantile(0.99, "
+              "sum by (namespace, model, le) "
+              "(rate(falaj_inference_time_to_first_token_seconds_bucket[5m])))", "{{model}}", "s"),
+        Panel("Tokens", "sum by (namespace, model, kind) (rate(falaj_inference_tokens_total[5m]))",
+              "{{model}} {{kind}}"),
         Panel("Overflowed to the next tier", "sum by (namespace, model, outcome) "
               "(rate(falaj_inference_overflowed_total[5m]))", "{{model}} {{outcome}}", "reqps"),
         Panel("Replicas", 'kube_deployment_status_replicas_ready{namespace=~".*-serving"}',

@@ -399,19 +399,24 @@ def configuration(
 # What an interrupted deployment has left running in a site.
 
 
-def end_leftovers(site: Site) -> None:
+def end_leftovers(site: Site) -> int:
     """End every daemon, service and workload process of a site that is still there.
+
+    Returns:
+        How many processes ran.
 
     Raises:
         LocalError: one doesn't end.
     """
+    # The separator keeps a site whose name only begins like this one's out of it.
+    words = ("workloads.", f"{site.path}/")
+    running = machine.find_processes(words)
     for each in (*daemons(site), *services(site)):
         for make in KINDS.values():
             make().remove(each.program())
-    # The separator keeps a site whose name only begins like this one's out of it.
-    words = ("workloads.", f"{site.path}/")
     for pid in machine.find_processes(words):
         machine.end_process(pid, words, patience_s=60)
+    return len(running)
 
 
 def holds_port(site: Site, port: int) -> bool:

@@ -111,6 +111,19 @@ def _served(model: str, *, quick: int, refused: int = 0) -> dict[str, str]:
     }
 
 
+_BROKEN: Final = 'namespace="acme-serving",model="broken",route="completions"'
+
+
+def _texts(model: str, *, soon: int) -> dict[str, str]:
+    """Two texts a minute of a language model, so many of which begin soon."""
+    of = f'namespace="acme-serving",model="{model}"'
+    return {
+        f'{_SERVED}time_to_first_token_seconds_bucket{{{of},le="1.6384"}}': f"0+{soon}x60",
+        f'{_SERVED}responses_total{{{of},route="chats",status="200"}}': "0+1x60",
+        f'{_SERVED}responses_total{{{of},route="completions",status="200"}}': "0+1x60",
+    }
+
+
 _AT: Final = {"node": "gpu-1", "gpu": "0", "Hostname": "gpu-1"}
 _ON: Final = {"node": "gpu-1", "gpu": "0"}
 #: An error is in the exporter's answers for the five minutes of its window, and then its series is
@@ -186,6 +199,13 @@ CASES: Final = (
          {1: (), 30: ({"namespace": "acme-serving", "model": "slow"},)}),
     Case("ServingBudgetBurnsFast", "callers' own errors", _served("asked", quick=2, refused=9),
          {30: ()}),
+    Case("ServingBudgetBurnsFast", "texts, a half of which begins late, and prompt ones",
+         {**_texts("slow", soon=1), **_texts("quick", soon=2)},
+         {1: (), 30: ({"namespace": "acme-serving", "model": "slow"},)}),
+    Case("ServingBudgetBurnsFast", "texts that fail before they begin",
+         {**_texts("broken", soon=2),
+          f'{_SERVED}responses_total{{{_BROKEN},status="500"}}': "0+1x60"},
+         {1: (), 30: ({"namespace": "acme-serving", "model": "broken"},)}),
     Case("ServingBudgetBurns", "one in ten that is slow",
          {f'{_SERVED}request_duration_seconds_bucket{{{_MODEL},le="0.1024"}}': "0+9x800",
           f'{_SERVED}responses_total{{{_MODEL},route="infer",status="200"}}': "0+10x800"},

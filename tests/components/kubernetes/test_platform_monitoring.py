@@ -12,7 +12,13 @@ import pytest
 
 from falaj import components
 from falaj.components.kubernetes.addons import ADDONS, gpu_metrics
-from falaj.components.kubernetes.addons.alerts import GROUPS, LATENCY_BOUND, Alert, Record
+from falaj.components.kubernetes.addons.alerts import (
+    FIRST_TOKEN_BOUND,
+    GROUPS,
+    LATENCY_BOUND,
+    Alert,
+    Record,
+)
 from falaj.components.kubernetes.addons.gpu_metrics import (
     METRICS,
     NODE,
@@ -24,7 +30,8 @@ from falaj.components.kubernetes.addons.gpu_metrics import (
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.addons.monitoring import DASHBOARDS, dashboard
 from falaj.policies.model import Stack
-from falaj.workloads.inference.metrics import BOUNDS, Counters, Totals
+from falaj.workloads.inference.connections.http import INFERENCES
+from falaj.workloads.inference.metrics import BOUNDS, TEXT_BOUNDS, Counters, Totals
 from tests.components.kubernetes import alert_cases
 from tests.components.kubernetes.platforms import HOOK, MAIL, PAGER, findings, program, spec
 
@@ -141,12 +148,21 @@ def test_metrics_of_services_are_those_that_the_server_has() -> None:
     assert wanted <= served() | {
         "falaj_inference_overflowed_total",
         "falaj_inference_responses_total",
+        "falaj_inference_tokens_total",
     }
 
 
-def test_the_latency_bound_is_one_of_the_servers() -> None:
+def test_the_bounds_of_the_promise_are_those_of_the_server() -> None:
     assert LATENCY_BOUND in BOUNDS
-    assert f'le="{LATENCY_BOUND:g}"' in " ".join(EXPRESSIONS)
+    assert FIRST_TOKEN_BOUND in TEXT_BOUNDS
+    assert FIRST_TOKEN_BOUND != LATENCY_BOUND
+    for each in (LATENCY_BOUND, FIRST_TOKEN_BOUND):
+        assert f'le="{each:g}"' in " ".join(EXPRESSIONS)
+
+
+def test_the_promise_is_of_every_route_by_which_a_model_is_asked() -> None:
+    routes = {each for found in EXPRESSIONS for each in re.findall(r'route=~"([^"]+)"', found)}
+    assert [set(each.split("|")) for each in routes] == [INFERENCES]
 
 
 def test_series_that_are_recorded_are_used_and_the_other_way_round() -> None:
