@@ -17,6 +17,8 @@ from falaj.workloads.errors import WorkloadError
 
 NO_TEXT: Final = "a stack of a table, of pictures or of digits"
 """Whose model is no language model."""
+_WORDS: Final = ("experiment", "shadow")
+"""Sections of a service's settings that have a second version, and commands about it."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,15 @@ class Second:
                     f"stack {stack.name} serves a language model, which can have no {self.noun}: "
                     f"{self.language}; allowed: {NO_TEXT}"
                 )
+            # There is one second version at most, and the other section has to go first.
+            told = [
+                f"config rm falaj:service.{other}" for other in _WORDS
+                if second_alias(config, other) is not None
+            ]  # fmt: skip
+            steps = (*told, f"config set {self.asked}", "up")
             raise StackError(
                 f"the server of stack {stack.name} {self.lack}; have it do so:\n"
-                f"  {falaj(f'config set {self.asked}', stack)}\n"
-                f"  {falaj('up', stack)}"
+                + "\n".join(f"  {falaj(each, stack)}" for each in steps)
             )
         return config, alias
 

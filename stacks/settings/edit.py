@@ -160,6 +160,8 @@ def set_values(path: Path, root: Path, values: Mapping[str, Any]) -> Change:
 def remove_values(path: Path, root: Path, keys: Sequence[str]) -> Change:
     """Remove keys from a stack's file, all or none; see `set_values`. An encrypted one may go.
 
+    A section goes with all that is below it, however that is written.
+
     Raises:
         StackError: as `set_values`; or there is no such key in the file.
     """
@@ -182,14 +184,27 @@ def _set(key: str, value: Any, given: Given, document: Document) -> str:
 
 
 def _remove(key: str, given: Given, document: Document) -> str:
-    location = _location(given, *key_path(key))
-    if location is None:
+    namespace, parts = key_path(key)
+    location = _location(given, namespace, parts)
+    found = [location] if location else _below(given, parts) if namespace == NAMESPACE else []
+    if not found:
         raise StackError(f"{document.label} doesn't say {key}; nothing was removed")
-    if location.document is not document:
-        raise StackError(
-            f"{key} is said by {location.document.label}, not by {document.label}; edit that file"
-        )
-    return drop(document, location.key)
+    for each in found:
+        if each.document is not document:
+            raise StackError(
+                f"{key} is said by {each.document.label}, not by {document.label}; edit that file"
+            )
+    changed = document
+    for each in found:
+        changed = reread(changed, drop(changed, each.key))
+    return changed.text
+
+
+def _below(given: Given, parts: KeyPath) -> list[Location]:
+    """Where a section's keys are that stand with their whole paths, as `_place` writes them."""
+    return [
+        given.locations[key] for prefix, key in given.own() if prefix[: len(parts)] == parts
+    ]  # fmt: skip
 
 
 def _changed(

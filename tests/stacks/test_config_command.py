@@ -96,6 +96,23 @@ def test_what_a_value_needs_beside_it_is_said(
     assert called(capsys, "set", "-s", "dev", *words, "model", "customers")[0] == 0
 
 
+def test_a_section_goes_with_keys_that_have_its_name_before_theirs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "stacks" / "Pulumi.dev.yaml"
+    path.write_text(BASES["local"])
+    pairs = ("service.experiment.key", "x-customer", "service.experiment.share", "20")
+    assert called(capsys, "set", "-s", "dev", *pairs)[0] == 0
+    flat = "  falaj:service.shadow.percent: 10\n"
+    path.write_text(path.read_text() + flat)
+    assert called(capsys, "rm", "service.exp", "-s", "dev")[0] == 2
+    assert called(capsys, "rm", "service.experiment", "-s", "dev")[0] == 0
+    assert "experiment" not in path.read_text()
+    assert path.read_text().endswith(flat)
+    assert called(capsys, "rm", "service.shadow", "-s", "dev")[0] == 0
+    assert flat not in path.read_text()
+
+
 def test_keys_are_removed_together_or_not_at_all(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

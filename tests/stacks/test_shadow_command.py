@@ -102,6 +102,16 @@ def test_a_server_that_copies_nothing_says_what_to_do(
     assert "config set falaj:service.shadow.percent 10" in said
 
 
+def test_of_a_server_with_an_experiment_what_has_to_go_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_registry(tmp_path, monkeypatch, experiment={"key": "x-a", "alias": "candidate"})
+    assert command.main(["shadow", "start", "1"]) == 2
+    first, then = capfd.readouterr().err.split("config set falaj:service.shadow.percent 10")
+    assert "config rm falaj:service.experiment" in first
+    assert "config rm" not in then
+
+
 def test_status_says_what_came_of_the_copies() -> None:
     facts: dict[str, Any] = {
         "version": 2, "state": "ready", "percent": 12.5, "error": None, "rows": 2_000,
