@@ -246,7 +246,30 @@ def _install(
         options = ["--no-deps", "--no-build-isolation", "--python", python]
         # One line with the project's folder: the default is a module that every start would run.
         options += ["--config-setting", "editable_mode=compat"]
-        _run([uv, "pip", "install", *options, "-e", str(ROOT)], progress, env=env)
+        # setuptools writes that line as the locale says, and not every one can.
+        told = env | {"LC_ALL": "C.UTF-8"}
+        packages = _packages_of(python)
+        _run([uv, "pip", "install", *options, "-e", str(ROOT)], progress, env=told)
+        point_from(packages)
+
+
+def _packages_of(python: str) -> Path:
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
+def point_from(packages: Path) -> None:
+    """Write the way to a project in such a folder from where its environment's packages are.
+
+    Python reads these lines as the locale says, before anything else: from a folder with an Arabic
+    name, in a shell or a service without a locale, it wouldn't start at all.
+    """
+    way = os.path.relpath(ROOT, packages)
+    if str(ROOT).isascii() or not way.isascii():
+        return
+    for file in packages.glob("__editable__.falaj-*.pth"):
+        file.write_text(f"{way}\n", encoding="ascii")
 
 
 def _offers_rules(venv: Path) -> bool:

@@ -275,3 +275,34 @@ def test_it_runs_as_a_script_without_anything_installed(tmp_path: Path) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert "--extra" in answer.stdout
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_project_in_a_folder_with_an_arabic_name_is_found_whatever_the_locale(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, locale: str
+) -> None:
+    """Python reads such a line before anything can tell it how, and else it doesn't start."""
+    root = tmp_path / "مشروع فلج"
+    packages = root / ".venv" / "site-packages"
+    packages.mkdir(parents=True)
+    line = packages / "__editable__.falaj-0.1.0.pth"
+    line.write_text(f"{root}\n", encoding="utf-8")
+    monkeypatch.setattr(environment, "ROOT", root)
+    environment.point_from(packages)
+    ask = "import site, sys; site.addsitedir(sys.argv[1]); print(ascii(sys.path[-1]))"
+    found = subprocess.run(
+        [sys.executable, "-c", ask, str(packages)], env={"LC_ALL": locale}, check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (found.stdout.strip(), found.stderr) == (ascii(str(root)), "")
+
+
+def test_one_in_another_folder_is_named_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    line = tmp_path / "__editable__.falaj-0.1.0.pth"
+    line.write_text("/project\n")
+    for root in ("/project", "/مشروع"):
+        monkeypatch.setattr(environment, "ROOT", Path(root))
+        environment.point_from(tmp_path)
+        assert line.read_text() == "/project\n"

@@ -185,11 +185,12 @@ def learn_pictures(machine: Machine) -> None:
 
 @pytest.mark.thorough
 def test_a_table_of_ones_own(tmp_path: Path) -> None:
-    """That of an ordinary user, in a folder with a difficult name."""
+    """That of an ordinary user, in a folder with a difficult name and a shell without a locale."""
     needs(ORDINARY_USER)
     make, listed, put, remove = documents.commands("table")
     with newcomer(tmp_path / "مشاريع فلج", "my clone, 'été' №1") as machine:
         machine.prefix = [*ORDINARY_USER, "sh", "-c", 'umask 077; exec "$@"', "sh"]
+        machine.variables["LC_ALL"] = "C"
         machine.run(make)
         assert machine.clean_status() == ""
         file = machine.clone / "stacks" / "Pulumi.shop.yaml"
