@@ -13,7 +13,7 @@ import json
 import math
 import re
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from falaj.workloads.errors import WorkloadError
 
@@ -321,6 +321,9 @@ of each has where nothing else is said, which are the papers' own."""
 ENGINES = ("onnxruntime", "openvino")
 """Programs that run a model; the first runs every one."""
 
+DECIMALS: dict[str, Literal[".", ","]] = {"point": ".", "comma": ","}
+"""What may stand before the decimals of a number in a CSV file, by its name."""
+
 CHOICES = {
     "dataset": {"task": Choice(("auto", "classification", "regression"), "auto")},
     "training": {
@@ -483,7 +486,8 @@ def document() -> str:
     for of, forms in FORMS.items():
         found.setdefault(of, {}).update({name: _entry(each) for name, each in forms.items()})
     fixed = {
-        "endings": ENDINGS, "image": IMAGE, "gang": GANG, "experiment_taken": EXPERIMENT_TAKEN
+        "endings": ENDINGS, "decimals": list(DECIMALS), "image": IMAGE, "gang": GANG,
+        "experiment_taken": EXPERIMENT_TAKEN,
     }  # fmt: skip
     return json.dumps({**found, **fixed}, indent=1) + "\n"
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from falaj.components.specification.workload_bounds import choice
+from falaj.components.specification.workload_bounds import choice, decimals
 from falaj.stacks.command import installation, service
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
@@ -78,7 +78,7 @@ class Reference:
     "--encoding", help="Of CSV files (default: UTF-8, or what the byte order mark says)."
 )
 @click.option(
-    "--decimal", type=click.Choice(["point", "comma"]), help="Default: what each column tells."
+    "--decimal", type=click.Choice(decimals().values), help="Default: what each column tells."
 )
 @click.option("--plain", is_flag=True, help="Don't seal the output.")
 @click.option(
