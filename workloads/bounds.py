@@ -185,6 +185,13 @@ TRAINING = {
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
+REGISTRY = {"version": Bound(1, 10**9 - 1), "record": Bound(1, 10**10 - 1)}
+"""Of the registry of models: numbers of versions, and of records of an alias."""
+VERSION_NUMBER = rf"[1-9][0-9]{{0,{len(str(REGISTRY['version'].high)) - 1}}}"
+"""Regular expression of a version's number, as files, folders, tags and keys are named by one."""
+RECORD_DIGITS = len(str(REGISTRY["record"].high))
+"""A record's number has as many in its tag."""
+
 OPTIMIZATION = {
     "max_accuracy_drop": Bound(0, 100, whole=False, default=0.5),
     "least_accuracy": Bound(0, 1, whole=False),
@@ -465,6 +472,7 @@ def document() -> str:
         "dataset": DATASET,
         "training": TRAINING,
         "optimization": OPTIMIZATION,
+        "registry": REGISTRY,
         "service": SERVICE,
         "grpc": GRPC,
         "drift": DRIFT,

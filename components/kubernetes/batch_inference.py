@@ -44,9 +44,8 @@ from falaj.components.specification.limits import (
     DIGEST,
     OBJECT,
     PACKAGE_MIB,
-    VERSION,
 )
-from falaj.components.specification.model_names import PUBLISHED_MODEL
+from falaj.components.specification.model_names import PUBLISHED_MODEL, VERSION
 from falaj.components.specification.predictions import PredictedRowsArgs
 from falaj.components.specification.workload_bounds import bound, choice
 

@@ -17,12 +17,13 @@ from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.workloads.bounds import VERSION_NUMBER
 from falaj.workloads.errors import REFUSED
 
 _MODULE: Final = "falaj.workloads.batch"
 _FORMAT: Final = choice("batch", "format")
 #: As packages are referred to elsewhere: a name with an alias, or with a version.
-_REFERENCE: Final = re.compile(r"([^@:]+)(?:@([^@:]+)|:([1-9][0-9]{0,8}))?")
+_REFERENCE: Final = re.compile(rf"([^@:]+)(?:@([^@:]+)|:({VERSION_NUMBER}))?")
 
 
 @dataclass(frozen=True)

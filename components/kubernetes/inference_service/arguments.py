@@ -27,12 +27,11 @@ from falaj.components.specification.limits import (
     DEFAULT_PACKAGE_MIB,
     PACKAGE_MIB,
     PIPELINE,
-    VERSION,
     Between,
     OneOf,
     TextRule,
 )
-from falaj.components.specification.model_names import ALIAS, MODEL
+from falaj.components.specification.model_names import ALIAS, MODEL, RECORD, VERSION
 from falaj.components.specification.workload_bounds import bound, fixed
 
 TIERS: Final = ("cpu", "gpu")
@@ -44,8 +43,6 @@ https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
 REPLICAS: Final = Between(1, 1_000)
 SHARE: Final = Between(1, 49)
 """Percent: the canary is the smaller of both."""
-RECORD: Final = Between(1, 9_999_999_999)
-"""Of an alias: ten digits, as `falaj.workloads.registry`'s tags have them."""
 _HEADER: Final = TextRule(
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
     "a word of at most 63 letters, digits, '.', '_', '-'",

@@ -5,7 +5,7 @@ from typing import Annotated, Final, NotRequired
 from falaj.components.local.arguments import NAME, NOT_EMPTY, PATH, REPLACES, KeptArgs
 from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import VERSION
+from falaj.components.specification.model_names import VERSION
 from falaj.components.specification.predictions import PredictedRowsArgs
 from falaj.components.specification.workload_bounds import bound, choice
 

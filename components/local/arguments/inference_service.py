@@ -7,7 +7,8 @@ from falaj.components.specification.answers import AnswersArgs
 from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
 from falaj.components.specification.drift import DriftArgs
-from falaj.components.specification.limits import PORT, VERSION
+from falaj.components.specification.limits import PORT
+from falaj.components.specification.model_names import VERSION
 from falaj.components.specification.workload_bounds import (
     bound,
     choice,
