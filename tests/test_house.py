@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from falaj.workloads.bounds import FORMS
+from falaj.workloads.bounds import FORMS, REGISTRY
 from tests.newcomer.documents import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,6 +235,33 @@ def test_a_constant_stands_in_one_module() -> None:
         "workloads/bounds.py"
     )
     assert set(EQUAL) <= set(found), "what is equal no more is no exception"
+
+
+_AS_A_PATTERN = re.compile(r"\[1-9\](?:\\d|\[0-9\])\{\{?0,8\}\}?")
+#: What has nothing to do with versions of models.
+OTHER_NUMBERS = {"components/kubernetes/workspace/arguments.py": "sessions, which are counted on"}
+
+
+def versions_numbered(tree: ast.Module) -> Iterator[str]:
+    """Where a version's greatest number is typed, as a number or as a pattern."""
+    for node in ast.walk(tree):
+        given = node.value if isinstance(node, ast.Constant) else None
+        is_number = type(given) is int and given == REGISTRY["version"].high
+        if is_number or (isinstance(given, str) and _AS_A_PATTERN.search(given)):
+            yield str(given)
+
+
+def test_a_versions_greatest_number_stands_once() -> None:
+    found = {path for path, tree in trees().items() if [*versions_numbered(tree)]}
+    assert found == {*OTHER_NUMBERS}, "workloads/bounds.py has it, and what it is written as"
+
+
+def test_a_greatest_number_that_is_typed_again_is_found() -> None:
+    tree = ast.parse(
+        "A = Between(1, 999_999_999)\nB = 1_000_000_000\nC = re.compile(r'v([1-9]\\d{0,8})')\n"
+        "D = rf'{A}:[1-9][0-9]{{0,8}}'\nE = 99\nF = '[1-9][0-9]{0,3}'\n"
+    )
+    assert len([*versions_numbered(tree)]) == 3
 
 
 #: Functions of equal bodies that can't be one: neither side may import the other.

@@ -12,14 +12,41 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from falaj.workloads.errors import WorkloadError
 
 
+class Allowance(ABC):
+    """What an option may be."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """The same in words."""
+
+    @abstractmethod
+    def allows(self, value: object) -> bool:
+        """Tell whether a value is allowed."""
+
+    def check(self, option: str, given: object) -> None:
+        """Refuse what isn't.
+
+        Args:
+            option: its name, as in ``--epochs``.
+            given: its value.
+
+        Raises:
+            WorkloadError: names the option, what was given and what is allowed.
+        """
+        if not self.allows(given):
+            raise WorkloadError(f"{option} is {given!r}: allowed is {self.description}")
+
+
 @dataclass(frozen=True)
-class Bound:
+class Bound(Allowance):
     """A number from ``low`` to ``high``, both included.
 
     Attributes:
@@ -56,22 +83,9 @@ class Bound:
             return False
         return math.isfinite(value) and self.low <= value <= self.high
 
-    def check(self, option: str, given: float) -> None:
-        """Refuse what is outside.
-
-        Args:
-            option: its name, as in ``--epochs``.
-            given: its value.
-
-        Raises:
-            WorkloadError: names the option, what was given and what is allowed.
-        """
-        if not self.allows(given):
-            raise WorkloadError(f"{option} is {given}: allowed is {self.description}")
-
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Allowance):
     """One of a few words.
 
     Attributes:
@@ -87,28 +101,24 @@ class Choice:
         """What `argparse.ArgumentParser.add_argument` is told."""
         return {"choices": self.words, "default": self.default}
 
-    def check(self, option: str, given: str) -> None:
-        """Refuse what is none of the words.
+    @property
+    def description(self) -> str:
+        """All of them, as in "allowed is one of auto, never"."""
+        return f"one of {', '.join(self.words)}"
 
-        Args:
-            option: its name, as in ``--task``.
-            given: its value.
-
-        Raises:
-            WorkloadError: names the option, what was given and what is allowed.
-        """
-        if given not in self.words:
-            raise WorkloadError(f"{option} is {given!r}: allowed are {', '.join(self.words)}")
+    def allows(self, value: object) -> bool:
+        """Tell whether a value is one of the words."""
+        return value in self.words
 
 
 @dataclass(frozen=True)
-class Form:
+class Form(Allowance):
     """Texts of a form.
 
     Attributes:
         pattern: regular expression of the whole text, without anchors, that Python, JavaScript and
             Rust read alike.
-        rule: the same in words, as in "allowed: 1 to 64 small letters".
+        rule: the same in words, as in "allowed is 1 to 64 small letters".
         example: a text of the form.
         default: what holds where none is given; None: that isn't always the same.
     """
@@ -118,24 +128,14 @@ class Form:
     example: str
     default: str | None = None
 
+    @property
+    def description(self) -> str:
+        """The rule and the example."""
+        return f"{self.rule}, such as {self.example}"
+
     def allows(self, value: object) -> bool:
         """Tell whether a value is a text of the form."""
         return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
-
-    def check(self, option: str, given: str) -> None:
-        """Refuse what isn't of the form.
-
-        Args:
-            option: its name, as in ``--alias``.
-            given: its value.
-
-        Raises:
-            WorkloadError: names the option, what was given and what is allowed.
-        """
-        if not self.allows(given):
-            raise WorkloadError(
-                f"{option} is {given!r}: allowed: {self.rule}, such as {self.example}"
-            )
 
 
 def _plain(value: float) -> str:
@@ -184,6 +184,13 @@ TRAINING = {
     "lora_alpha": Bound(0.01, 10_000, whole=False),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
+
+REGISTRY = {"version": Bound(1, 10**9 - 1), "record": Bound(1, 10**10 - 1)}
+"""Of the registry of models: numbers of versions, and of records of an alias."""
+VERSION_NUMBER = rf"[1-9][0-9]{{0,{len(str(REGISTRY['version'].high)) - 1}}}"
+"""Regular expression of a version's number, as files, folders, tags and keys are named by one."""
+RECORD_DIGITS = len(str(REGISTRY["record"].high))
+"""A record's number has as many in its tag."""
 
 OPTIMIZATION = {
     "max_accuracy_drop": Bound(0, 100, whole=False, default=0.5),
@@ -320,6 +327,9 @@ of each has where nothing else is said, which are the papers' own."""
 
 ENGINES = ("onnxruntime", "openvino")
 """Programs that run a model; the first runs every one."""
+
+DECIMALS: dict[str, Literal[".", ","]] = {"point": ".", "comma": ","}
+"""What may stand before the decimals of a number in a CSV file, by its name."""
 
 CHOICES = {
     "dataset": {"task": Choice(("auto", "classification", "regression"), "auto")},
@@ -462,6 +472,7 @@ def document() -> str:
         "dataset": DATASET,
         "training": TRAINING,
         "optimization": OPTIMIZATION,
+        "registry": REGISTRY,
         "service": SERVICE,
         "grpc": GRPC,
         "drift": DRIFT,
@@ -483,7 +494,8 @@ def document() -> str:
     for of, forms in FORMS.items():
         found.setdefault(of, {}).update({name: _entry(each) for name, each in forms.items()})
     fixed = {
-        "endings": ENDINGS, "image": IMAGE, "gang": GANG, "experiment_taken": EXPERIMENT_TAKEN
+        "endings": ENDINGS, "decimals": list(DECIMALS), "image": IMAGE, "gang": GANG,
+        "experiment_taken": EXPERIMENT_TAKEN,
     }  # fmt: skip
     return json.dumps({**found, **fixed}, indent=1) + "\n"
 

@@ -37,21 +37,19 @@ from falaj.components.kubernetes.training.pods import (
 )
 from falaj.components.kubernetes.training_job import checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.arguments import Default
+from falaj.components.specification.arguments import Default, SameAs
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     DEFAULT_PACKAGE_MIB,
     DIGEST,
     OBJECT,
     PACKAGE_MIB,
-    VERSION,
-    OneOf,
 )
-from falaj.components.specification.model_names import PUBLISHED_MODEL
+from falaj.components.specification.model_names import PUBLISHED_MODEL, VERSION
+from falaj.components.specification.predictions import PredictedRowsArgs
 from falaj.components.specification.workload_bounds import bound, choice
 
 _FORMAT: Final = choice("batch", "format")
-DECIMALS: Final = ("point", "comma")
 CONTAINER: Final = "predict"
 _ENCODING: Final = re.compile(r"^[A-Za-z0-9_-]{1,32}$")
 _PACKAGE: Final = "/package"
@@ -90,16 +88,10 @@ class BatchInferenceArgs(AdmittedArgs):
     """Name of the `ClusterSecretStore` of External Secrets."""
     format: NotRequired[Annotated[str, _FORMAT, Default("parquet")]]
     """What predictions are written as."""
-    keep: NotRequired[list[str]]
-    """Columns of the input that go along with the predictions; ``*`` is all of them. Default:
-    none, and rows are told apart by their number."""
-    encoding: NotRequired[str]
-    """Encoding of CSV files. Default: UTF-8, or what the byte order mark says."""
-    decimal: NotRequired[Annotated[str, OneOf(DECIMALS)]]
-    """What stands before decimals. Default: what each column tells."""
-    skip_bad_rows: NotRequired[Annotated[bool, Default(value=False)]]
-    """Whether rows that can't be predicted go to a file beside, with the reasons; else they are
-    refused, and nothing is written."""
+    keep: NotRequired[Annotated[list[str], SameAs(PredictedRowsArgs, "keep")]]
+    encoding: NotRequired[Annotated[str, SameAs(PredictedRowsArgs, "encoding")]]
+    decimal: NotRequired[Annotated[str, SameAs(PredictedRowsArgs, "decimal")]]
+    skip_bad_rows: NotRequired[Annotated[bool, SameAs(PredictedRowsArgs, "skip_bad_rows")]]
     shares: NotRequired[Annotated[int, bound("batch", "shards"), Default(1)]]
     """Equal shares of the rows, each a pod and a file."""
     parallel: NotRequired[Annotated[int, PARALLEL, Default(4)]]

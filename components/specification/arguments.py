@@ -88,11 +88,12 @@ class Replaces:
 
 @dataclass(frozen=True)
 class SameAs:
-    """That an argument is one of another class, under a name of its own here.
+    """That an argument is one of another class, under the same name or one of its own here.
 
     Limit, default and meaning stand there; a text below it here says what else holds. A key of a
     stack's settings, whose type says the limit, has the meaning from there, and the default where
-    it has none.
+    it has none. One that is an option of a section has a name of its own beside it, as in
+    ``drift_alpha``.
     """
 
     arguments: type
@@ -172,6 +173,14 @@ def stated_in(kind: type, options: type) -> Mapping[str, str]:
         for name, same in found.items()
         if same is not None and same.arguments is options
     }
+
+
+def stated_beside(same: SameAs) -> tuple[Any, ...]:
+    """What stands beside the type of an argument, where it is stated."""
+    hint = hints(same.arguments)[same.name]
+    while get_origin(hint) in (NotRequired, Required):
+        hint = get_args(hint)[0]
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
 def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

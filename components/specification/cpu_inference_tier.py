@@ -15,7 +15,6 @@ from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     DIGEST,
     PORT,
-    VERSION,
     Between,
     OneOf,
     TextRule,
@@ -30,7 +29,7 @@ from falaj.components.specification.machine_choice import (
     machine_notes,
     machine_zones,
 )
-from falaj.components.specification.model_names import PUBLISHED_MODEL
+from falaj.components.specification.model_names import PUBLISHED_MODEL, VERSION
 from falaj.components.specification.node_pools import checked_name
 from falaj.components.specification.placed import (
     LOG_DAYS,

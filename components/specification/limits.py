@@ -224,8 +224,6 @@ PIPELINE: Final = TextRule(
 )
 """Names of pipelines: with a run's number, and what Kubernetes adds to names of pods, at most 63
 characters."""
-#: Of a model's versions in a registry of models.
-VERSION: Final = Between(1, 999_999_999)
 #: Sizes of a model's package, in MiB, that volumes for it are made for.
 PACKAGE_MIB: Final = Between(1, 2**20)
 DEFAULT_PACKAGE_MIB: Final = 1_024

@@ -45,6 +45,17 @@ class ParallelArgs(TypedDict):
     many as there are layers. For the language model."""
 
 
+class SavingArgs(TypedDict):
+    """What a training's processes spare memory and network by."""
+
+    recompute: NotRequired[Annotated[str, RECOMPUTE, Default(RECOMPUTE.default)]]
+    """``layers`` computes what is in a layer of a language model again going back, which saves
+    memory and costs time; ``none`` keeps all."""
+    compression: NotRequired[Annotated[str, COMPRESSION, Default(COMPRESSION.default)]]
+    """What gradients travel as between processes that each have the whole model: float32
+    (``none``), half as many bytes, or with ``powersgd`` two thin matrices for each of theirs."""
+
+
 @dataclass(frozen=True)
 class Division:
     """Among how many processes one model is divided."""

@@ -110,6 +110,11 @@ def endings(of: str) -> tuple[str, ...]:
     return tuple(map(str, _all()["endings"][of]))
 
 
+def decimals() -> OneOf:
+    """What may stand before the decimals of a number in a CSV file."""
+    return OneOf(tuple(map(str, _all()["decimals"])))
+
+
 @dataclass(frozen=True)
 class FreeHeader(TextRule):
     """Names of headers that mean nothing to a server."""

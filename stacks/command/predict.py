@@ -11,18 +11,19 @@ from typing import Final
 
 import click
 
-from falaj.components.specification.workload_bounds import choice
+from falaj.components.specification.workload_bounds import choice, decimals
 from falaj.stacks.command import installation, service
 from falaj.stacks.command.console import say
 from falaj.stacks.command.options import stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.workloads.bounds import VERSION_NUMBER
 from falaj.workloads.errors import REFUSED
 
 _MODULE: Final = "falaj.workloads.batch"
 _FORMAT: Final = choice("batch", "format")
 #: As packages are referred to elsewhere: a name with an alias, or with a version.
-_REFERENCE: Final = re.compile(r"([^@:]+)(?:@([^@:]+)|:([1-9][0-9]{0,8}))?")
+_REFERENCE: Final = re.compile(rf"([^@:]+)(?:@([^@:]+)|:({VERSION_NUMBER}))?")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Reference:
     "--encoding", help="Of CSV files (default: UTF-8, or what the byte order mark says)."
 )
 @click.option(
-    "--decimal", type=click.Choice(["point", "comma"]), help="Default: what each column tells."
+    "--decimal", type=click.Choice(decimals().values), help="Default: what each column tells."
 )
 @click.option("--plain", is_flag=True, help="Don't seal the output.")
 @click.option(

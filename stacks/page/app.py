@@ -36,6 +36,7 @@ from falaj.stacks.page.experiment import experiment_of
 from falaj.stacks.page.server import Server, UnreachableError
 from falaj.stacks.page.shadow import mean_runs, shadow_of
 from falaj.wire.documents import is_mapping, mapping
+from falaj.workloads.bounds import VERSION_NUMBER
 from falaj.workloads.chat import ASSISTANT, USER, Message, described_template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.connections.http import INFER
@@ -167,7 +168,7 @@ class Page:
         made.router.add_post("/rollback", self._roll_back)
         made.router.add_get("/live", self._live)
         made.router.add_get("/metrics", self._metrics)
-        made.router.add_get(r"/card/{version:[1-9][0-9]{0,8}}", self._card)
+        made.router.add_get(f"/card/{{version:{VERSION_NUMBER}}}", self._card)
         made.router.add_get("/static/{name}", _static)
         made.on_response_prepare.append(_add_headers)
         made.on_cleanup.append(self._close)

@@ -6,6 +6,7 @@ same keys in camelCase, refuses unknown ones at every depth, and gives the compo
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Collection
 from functools import cache
@@ -27,7 +28,15 @@ from typing import (
 from pydantic import BaseModel, create_model
 
 from falaj.components.local.arguments import PATH, KeptArgs, SupervisedArgs
-from falaj.components.specification.arguments import arguments_of, hints, is_late, stated_in
+from falaj.components.specification.arguments import (
+    Argument,
+    SameAs,
+    arguments_of,
+    hints,
+    is_late,
+    stated_beside,
+    stated_in,
+)
 from falaj.components.specification.placed import PlacedArgs
 from falaj.stacks.settings.section import Section
 
@@ -130,11 +139,16 @@ def local_section(
     given = {
         name
         for name, each in stated.items()
-        if name in shared or each.limit is PATH or each.same_as is not None
+        if name in shared or each.limit is PATH or _is_option(each)
     }
     left = set(stated) - set(taking) if taking else given | set(leaving_out)
     made = section_of(arguments, arguments.__name__, left, with_defaults=True, **instead)
     return cast("type[StatedSection]", made)
+
+
+def _is_option(argument: Argument) -> bool:
+    """Whether a section of options has it, under a shorter name than the component's own."""
+    return argument.same_as is not None and argument.same_as.name != argument.name
 
 
 def arguments(section: BaseModel, kind: type[_Arguments]) -> _Arguments:
@@ -177,7 +191,8 @@ def _plain(hint: Any) -> Any:
     if origin in (NotRequired, Required):
         found = _plain(inner[0])
     elif origin is Annotated:
-        found = Annotated[(_plain(inner[0]), *inner[1:])]
+        same = (stated_beside(each) for each in inner[1:] if isinstance(each, SameAs))
+        found = Annotated[(_plain(inner[0]), *inner[1:], *itertools.chain.from_iterable(same))]
     elif origin in (Union, types.UnionType):
         kept = tuple(_plain(each) for each in inner if each is not NoneType and not is_late(each))
         found = Union[kept]  # noqa: UP007 - made from a list of types

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import inspect
 import itertools
@@ -555,11 +556,8 @@ def test_no_section_of_one_machine_has_a_limit_that_equals_an_arguments(section:
 _LEAST_WORDS = 5
 
 
-def told_below_fields(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each part of a sentence that stands below a field, and the field, as ``Class.field``.
-
-    What something is without may well be the same of two.
-    """
+def worded(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """Each field with a text of its own: its class, its name and the text."""
     for node in (each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)):
         for field, after in itertools.pairwise(node.body):
             match field, after:
@@ -567,12 +565,25 @@ def told_below_fields(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
-                    meaning = re.sub(r"\bDefault: [^.]*", "", plain(text))
-                    for part in re.split(r"[.;:,]\s", meaning + " "):
-                        if len(part.split()) >= _LEAST_WORDS:
-                            yield part, f"{node.name}.{name}"
+                    yield node.name, name, plain(text)
                 case _:
                     pass
+
+
+def told_below_fields(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each part of a sentence that stands below a field, and the field, as ``Class.field``.
+
+    What something is without may well be the same of two.
+    """
+    for kind, name, text in worded(tree):
+        meaning = re.sub(r"\bDefault: [^.]*", "", text)
+        for part in re.split(r"[.;:,]\s", meaning + " "):
+            if len(part.split()) >= _LEAST_WORDS:
+                yield part, f"{kind}.{name}"
+
+
+def trees_below(folder: Path) -> list[ast.Module]:
+    return [ast.parse(path.read_text("utf-8")) for path in sorted(folder.rglob("*.py"))]
 
 
 def told_twice(arguments: Iterable[ast.Module], settings: Iterable[ast.Module]) -> set[str]:
@@ -594,15 +605,9 @@ APART = {
 
 
 def test_no_key_of_a_stack_tells_in_its_own_words_what_an_argument_means() -> None:
-    def trees(*packages: Any) -> list[ast.Module]:
-        folders = [Path(each.__file__).parent for each in packages]
-        return [
-            ast.parse(path.read_text("utf-8"))
-            for folder in folders
-            for path in sorted(folder.rglob("*.py"))
-        ]
-
-    assert told_twice(trees(falaj.components), trees(falaj.stacks.settings)) == {*APART}
+    components = trees_below(Path(falaj.components.__file__).parent)
+    settings = trees_below(Path(falaj.stacks.settings.__file__).parent)
+    assert told_twice(components, settings) == {*APART}
 
 
 def test_a_text_that_is_told_again_is_found() -> None:
@@ -620,6 +625,69 @@ def test_a_text_that_is_told_again_is_found() -> None:
         ast.unparse(settings).replace("How many; of all", "Most nodes of the pool, of all")
     )
     assert told_twice([arguments], [again]) == {"NodeSettings.most_nodes as NodeArgs.most"}
+
+
+# What a component on one machine takes as one in a cluster does stands in a room of both.
+
+_ALIKE = 0.75
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[\w'-]+", text)
+
+
+def worded_alike(ones: Iterable[ast.Module], others: Iterable[ast.Module]) -> set[str]:
+    """Fields of one name whose texts are nearly the same, of classes of both."""
+    known = [found for tree in ones for found in worded(tree)]
+    texts = [found for tree in others for found in worded(tree)]
+    return {
+        f"{kind}.{name} as {other}.{name}"
+        for other, name, text in texts
+        for kind, known_name, known_text in known
+        if name == known_name
+        and difflib.SequenceMatcher(None, words(known_text), words(text)).ratio() > _ALIKE
+    }
+
+
+def rooms_of_both() -> list[ast.Module]:
+    """The modules whose classes state arguments of one machine and of clusters."""
+
+    def sources(kinds: Iterable[Any]) -> set[str]:
+        every = (each.same_as for kind in kinds for each in arguments_of(kind).values())
+        return {each.arguments.__module__ for each in every if each}
+
+    both = sources(on_one_machine().values()) & sources(in_cluster().values())
+    files = [Path(inspect.getfile(importlib.import_module(each))) for each in sorted(both)]
+    return [ast.parse(path.read_text("utf-8")) for path in files]
+
+
+def test_no_component_on_one_machine_tells_what_one_in_a_cluster_does() -> None:
+    here, there = trees_below(ON_ONE_MACHINE / "arguments"), trees_below(IN_CLUSTER)
+    assert told_twice(here, there) == set()
+    assert worded_alike(here, there) == set()
+    # Nor does either say again what the rooms of both do.
+    shared = rooms_of_both()
+    assert len(shared) > 3
+    assert told_twice(shared, [*here, *there]) == set()
+    assert worded_alike(shared, [*here, *there]) == set()
+
+
+def test_a_text_of_one_machine_that_a_cluster_tells_is_found() -> None:
+    here = ast.parse(
+        "class RowArgs(TypedDict):\n    keep: list[str]\n"
+        '    """Columns of the input that go with the answers."""\n'
+        '    mark: str\n    """What stands before the decimals of a file. Default: a point."""\n'
+    )
+    there = ast.parse(
+        "class PodArgs(TypedDict):\n    keep: list[str]\n"
+        '    """Columns of an input that go with the answers."""\n'
+        '    sign: str\n    """For CSV: what stands before the decimals of a file."""\n'
+        '    mark: str\n    """A label."""\n'
+    )
+    assert told_twice([here], [there]) == set()
+    assert worded_alike([here], [there]) == {"RowArgs.keep as PodArgs.keep"}
+    again = ast.parse(ast.unparse(there).replace("what stands", "What stands"))
+    assert told_twice([here], [again]) == {"PodArgs.sign as RowArgs.mark"}
 
 
 class Meant(TypedDict):

@@ -29,7 +29,7 @@ from falaj.stacks.settings.local import (
 )
 from falaj.stacks.settings.section import Section
 from falaj.workloads import bounds
-from falaj.workloads.bounds import Bound, Form
+from falaj.workloads.bounds import Bound, Choice, Form
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.options import Requested
 
@@ -69,6 +69,17 @@ def test_bounds(bound: Bound, allowed: list[object], refused: list[object]) -> N
     assert not any(bound.allows(each) for each in refused)
 
 
+def test_all_that_an_option_may_be_refuses_in_the_same_words() -> None:
+    for allowance, wrong in [
+        (Bound(1, 3), 4),
+        (Choice(("a", "b"), "a"), "c"),
+        (Form("[a-z]{1,3}", "1 to 3 small letters", "abc"), "ABC"),
+    ]:
+        with pytest.raises(WorkloadError) as refused:
+            allowance.check("--of", wrong)
+        assert str(refused.value) == f"--of is {wrong!r}: allowed is {allowance.description}"
+
+
 FORMS = [(of, name) for of, forms in bounds.FORMS.items() for name in forms]
 
 
@@ -94,7 +105,7 @@ def test_a_form_allows_what_a_component_does(text: str, of: tuple[str, str]) -> 
 
 def test_a_text_that_is_not_of_the_form_is_refused_with_what_is_allowed() -> None:
     form = Form("[a-z]{1,3}", "1 to 3 small letters", "abc")
-    with pytest.raises(WorkloadError, match=r"^--of is 'ABC': allowed: 1 to 3 small letters, "):
+    with pytest.raises(WorkloadError, match=r"^--of is 'ABC': allowed is 1 to 3 small letters, "):
         form.check("--of", "ABC")
 
 
@@ -157,7 +168,8 @@ def test_data_classes_are_the_same_where_they_can_not_be_shared() -> None:
 
 @pytest.mark.parametrize("given", ["", "Auto", "auto ", "fastest"])
 def test_a_word_that_is_none_is_refused_with_what_is_allowed(given: str) -> None:
-    with pytest.raises(WorkloadError, match=r"^--quantise is '.*': allowed are auto, never$"):
+    expected = r"^--quantise is '.*': allowed is one of auto, never$"
+    with pytest.raises(WorkloadError, match=expected):
         bounds.CHOICES["optimization"]["quantise"].check("--quantise", given)
 
 

@@ -33,7 +33,6 @@ Refusals = dict[int, str]
 
 _KEPT_READINGS: Final = 1 << 16
 _MARK_NAMES: Final[Mapping[Mark, str]] = {".": "decimal points", ",": "decimal commas"}
-MARKS: Final[Mapping[str, Mark]] = {"point": ".", "comma": ","}
 _EXACT: Final = 1 << 53
 _UNSAID: Final = "its value"
 _FLAGS: Final[Mapping[Any, bool]] = {True: True, False: False, "true": True, "false": False}

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from falaj.workloads.batch import prediction
 from falaj.workloads.batch.prediction import Batch, Request, StoppedError
-from falaj.workloads.bounds import BATCH
+from falaj.workloads.bounds import BATCH, DECIMALS
 from falaj.workloads.errors import REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import replacing
 from falaj.workloads.registry.keyring import KeyRing, read_public_key
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     option("--encoding", help="of CSV files; default: UTF-8, or what the byte order mark says")
     option(
-        "--decimal", choices=("point", "comma"),
+        "--decimal", choices=tuple(DECIMALS),
         help="what stands before decimals; default: told by each column",
     )  # fmt: skip
     option("--plain", action="store_true", help="don't seal the output")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from falaj.workloads.batch.columns import MARKS, Input, Numbers, Refusals, check_columns
+from falaj.workloads.batch.columns import Input, Numbers, Refusals, check_columns
 from falaj.workloads.batch.parts import FORMAT, Done, Parts
 from falaj.workloads.batch.reading import (
     CHUNK_ROWS,
@@ -26,6 +26,7 @@ from falaj.workloads.batch.reading import (
     open_sources,
 )
 from falaj.workloads.batch.results import Encoder, Layout, Writes, format_of, layout_of
+from falaj.workloads.bounds import DECIMALS
 from falaj.workloads.documents import is_dictionary, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import (
@@ -220,7 +221,7 @@ class Batch:
 
     def _prepared(self, source: Source, header: list[str] | None) -> _Surveyed:
         decimal = self._request.decimal
-        mark: Mark | None = MARKS[decimal] if decimal is not None else None
+        mark: Mark | None = DECIMALS[decimal] if decimal is not None else None
         # A snapshot's texts were read once; its numbers are some.
         mark = "." if isinstance(source, SnapshotSource) else mark
         specs = self._model.schema.inputs.values()

@@ -25,6 +25,7 @@ from falaj.workloads.bounds import (
     FORMS,
     GRPC,
     JOBS,
+    REGISTRY,
     SERVICE,
     SHADOW,
     Bound,
@@ -183,9 +184,10 @@ def overflow_settings(section: Section | None) -> OverflowSettings | None:
     url = section.text("url")
     if not _TLS.fullmatch(url):
         raise section.error("url", url, "https:// with a host and a port")
+    version = REGISTRY["version"]
     settings = OverflowSettings(
         url,
-        section.whole("version", 1, 999_999_999),
+        section.whole("version", int(version.low), int(version.high)),
         section.seconds("above_seconds", 0.0001, 600, 0.05),
         section.seconds("timeout_seconds", 0.001, 600, 1),
         section.whole("connections", 1, 4096, 64),

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from falaj.workloads.bounds import REGISTRY
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.alias_list import MAX_HISTORY
 from falaj.workloads.registry.keyring import Trusted, key_id, sign, trusted_keys, verify
@@ -26,8 +27,7 @@ RECORD_FORMAT: Final = "falaj.alias/1"
 RECORD_PAYLOAD: Final = "application/vnd.falaj.alias+json"
 """What the signature says the signed bytes are."""
 MAX_RECORD_BYTES: Final = 16 << 10
-MAX_NUMBER: Final = 9_999_999_999
-"""Ten digits, as the tag of a record has them."""
+MAX_NUMBER: Final = int(REGISTRY["record"].high)
 MAX_DAYS: Final = 366
 """Longest time that a record may be valid."""
 

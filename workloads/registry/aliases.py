@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from falaj.workloads.bounds import FORMS
+from falaj.workloads.bounds import FORMS, RECORD_DIGITS
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.registry.alias_record import AliasRecord, Before, new_record, read_record
 from falaj.workloads.registry.keyring import KeyRing, Trusted, trusted_keys
@@ -30,7 +30,9 @@ from falaj.workloads.registry.shelf import Client, Shelf, check_repository, tag_
 DAYS: Final = 30
 """For which a record is valid, if nothing else is said."""
 
-_TAG: Final = re.compile(rf"alias\.({FORMS['registry']['alias'].pattern})\.(\d{{10}})")
+_TAG: Final = re.compile(
+    rf"alias\.({FORMS['registry']['alias'].pattern})\.(\d{{{RECORD_DIGITS}}})"
+)
 
 
 class Seen(Protocol):
@@ -67,7 +69,7 @@ class NothingSeen:
 
 def alias_tag(alias: str, number: int) -> str:
     """The tag of a record."""
-    return f"alias.{alias}.{number:010d}"
+    return f"alias.{alias}.{number:0{RECORD_DIGITS}d}"
 
 
 def records_of(tags: list[str]) -> dict[str, list[int]]:

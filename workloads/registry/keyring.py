@@ -35,6 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from falaj.workloads.bounds import VERSION_NUMBER
 from falaj.workloads.documents import mapping
 from falaj.workloads.errors import IntegrityError, RetiredKeyError, WorkloadError
 from falaj.workloads.files import (
@@ -328,8 +329,7 @@ KEYRING_FORMAT = "falaj.keyring/1"
 _NONCE_BYTES = 12  # NIST SP 800-38D: 96 bits, at random; far fewer than 2^32 wraps per key
 _INDEX = "keyring.json"
 _LOCK = ".lock"
-VERSION = re.compile(r"[1-9][0-9]{0,8}")
-"""A version's number, as files, folders and tags are named by it."""
+VERSION = re.compile(VERSION_NUMBER)
 
 
 class KeyRing:
@@ -662,7 +662,9 @@ def _now() -> str:
 
 MAX_BYTES = 1 << 20
 """Secret stores take some tens of KiB (AWS Secrets Manager 64 KiB, Kubernetes 1 MiB)."""
-_NAME = re.compile(r"keyring\.json|kek-[1-9][0-9]{0,8}\.key|signing\.pub\.pem|tokens\.jwks\.json")
+_NAME = re.compile(
+    rf"keyring\.json|kek-{VERSION_NUMBER}\.key|signing\.pub\.pem|tokens\.jwks\.json"
+)
 _ARCHIVE_INDEX = "keyring.json"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from falaj.workloads.bounds import FORMS
+from falaj.workloads.bounds import FORMS, VERSION_NUMBER
 from falaj.workloads.errors import IntegrityError, NotThereError, RegistryError, WorkloadError
 from falaj.workloads.registry.keyring import Trusted, verify
 from falaj.workloads.registry.oci_layout import (
@@ -65,8 +65,8 @@ class Client(Protocol):
         ...
 
 
-_TAG: Final = re.compile(r"v([1-9]\d{0,8})(\.[A-Za-z0-9_.-]{1,100})?")
-_KEYS: Final = re.compile(r"v[1-9]\d{0,8}\.keys\.([1-9]\d{0,8})")
+_TAG: Final = re.compile(rf"v({VERSION_NUMBER})(\.[A-Za-z0-9_.-]{{1,100}})?")
+_KEYS: Final = re.compile(rf"v{VERSION_NUMBER}\.keys\.({VERSION_NUMBER})")
 _REPOSITORY: Final = FORMS["registry"]["published"]
 
 

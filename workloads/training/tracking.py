@@ -123,8 +123,8 @@ class Destination:
         form = FORMS["tracking"]["server"]
         if not form.allows(self.url):
             raise WorkloadError(
-                f"--tracking is {_without_user(self.url)!r}: allowed: {form.rule} (those go into "
-                f"the file of --tracking-secret), such as {form.example}"
+                f"--tracking is {_without_user(self.url)!r}: allowed is {form.rule} (those go "
+                f"into the file of --tracking-secret), such as {form.example}"
             )
         if not is_private(host) and host not in self.allowed:
             raise WorkloadError(

@@ -19,6 +19,7 @@ from falaj.components.kubernetes._registry_access import (
     RegistryAccess,
     RegistryAccessArgs,
 )
+from falaj.components.specification.answers import AnswersArgs
 from falaj.components.specification.arguments import Default, SameAs
 from falaj.components.specification.described import described
 from falaj.components.specification.drift import DriftArgs, WebhookArgs
@@ -26,12 +27,11 @@ from falaj.components.specification.limits import (
     DEFAULT_PACKAGE_MIB,
     PACKAGE_MIB,
     PIPELINE,
-    VERSION,
     Between,
     OneOf,
     TextRule,
 )
-from falaj.components.specification.model_names import ALIAS, MODEL
+from falaj.components.specification.model_names import ALIAS, MODEL, RECORD, VERSION
 from falaj.components.specification.workload_bounds import bound, fixed
 
 TIERS: Final = ("cpu", "gpu")
@@ -43,8 +43,6 @@ https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
 REPLICAS: Final = Between(1, 1_000)
 SHARE: Final = Between(1, 49)
 """Percent: the canary is the smaller of both."""
-RECORD: Final = Between(1, 9_999_999_999)
-"""Of an alias: ten digits, as `falaj.workloads.registry`'s tags have them."""
 _HEADER: Final = TextRule(
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
     "a word of at most 63 letters, digits, '.', '_', '-'",
@@ -73,8 +71,6 @@ _WEBHOOK: Final = TextRule(
     "https://hooks.corp.internal/falaj",
 )
 _QUEUE_MS: Final = Between(0.1, 600_000)
-_ROWS: Final = bound("service", "max_rows")
-_TOKENS: Final = bound("service", "max_tokens")
 _BODY: Final = bound("service", "max_body_bytes")
 BODY_MIB: Final = Between(1, int(_BODY.high) >> 20)
 _DRAIN: Final = Between(1, bound("service", "drain_seconds").high)
@@ -325,17 +321,13 @@ class InferenceServiceArgs(InClusterArgs):
     """How long a replica that ends may finish its requests."""
     max_body_mib: NotRequired[Annotated[int, BODY_MIB, Default(_BODY.default >> 20)]]
     """Largest request, in MiB."""
-    max_rows: NotRequired[Annotated[int, _ROWS, Default(_ROWS.default)]]
-    """Most rows of a request."""
-    max_tokens: NotRequired[Annotated[int, _TOKENS, Default(_TOKENS.default)]]
-    """Most tokens that a language model adds to a text of a request; for ``cpu``."""
-    tokens_per_minute: NotRequired[Annotated[int, bound("service", "tokens_per_minute")]]
-    """Most tokens that each caller may have of each worker in a minute, those of its prompts
-    and those that a language model adds; for ``language``. Default: no limit."""
-    keep_seconds: NotRequired[Annotated[int, bound("service", "keep_seconds")]]
-    """For how many seconds each worker keeps what was computed of a text that has ended, for the
-    next turn of its caller's conversation; 0: it doesn't. For ``language``. Default: as the
-    server does on one machine."""
+    max_rows: NotRequired[Annotated[int, SameAs(AnswersArgs, "max_rows")]]
+    max_tokens: NotRequired[Annotated[int, SameAs(AnswersArgs, "max_tokens")]]
+    """For ``cpu``."""
+    tokens_per_minute: NotRequired[Annotated[int, SameAs(AnswersArgs, "tokens_per_minute")]]
+    """For ``language``."""
+    keep_seconds: NotRequired[Annotated[int, SameAs(AnswersArgs, "keep_seconds")]]
+    """For ``language``. Default: as the server does on one machine."""
     max_batch: NotRequired[Annotated[int, Between(1, 4_096), Default(32)]]
     """Most rows that Triton runs together; for ``gpu``."""
     grpc: NotRequired[Annotated[bool, Default(value=False)]]

@@ -12,7 +12,7 @@ from falaj.components.kubernetes._registry_access import (
 )
 from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
 from falaj.components.kubernetes.training.traffic import ENCRYPTION, NONE, Traffic
-from falaj.components.specification.arguments import Default, Words
+from falaj.components.specification.arguments import Default, SameAs, Words
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import (
     OBJECT,
@@ -22,8 +22,9 @@ from falaj.components.specification.limits import (
     TextRule,
 )
 from falaj.components.specification.model_names import ALIAS, PUBLISHED_MODEL
-from falaj.components.specification.parallel import COMPRESSION, RECOMPUTE, ParallelArgs
-from falaj.components.specification.workload_bounds import bound, choice
+from falaj.components.specification.packaging import PackagingArgs
+from falaj.components.specification.parallel import ParallelArgs, SavingArgs
+from falaj.components.specification.workload_bounds import bound
 
 FRAMEWORKS: Final = ("pytorch", "tensorflow", "horovod", "parameter-server")
 NODES: Final = Between(1, 512)
@@ -42,8 +43,6 @@ CPU_FLAVOR: Final = TextRule(
     "nodes without GPUs, of the kind that is to serve the model",
     "cpu-x86-64",
 )
-_QUANTISE: Final = choice("optimization", "quantise")
-_ACCEPT: Final = choice("optimization", "accept")
 
 
 class ElasticArgs(TypedDict):
@@ -151,9 +150,7 @@ class PublishArgs(RegistryAccessArgs):
     """Name of the model, whose versions are ``models/<name>`` below ``registry``."""
     alias: NotRequired[Annotated[str, ALIAS, Default("candidate")]]
     """Which alias stands for the new version."""
-    accept: NotRequired[Annotated[str, _ACCEPT, Default(_ACCEPT.default)]]
-    """``better`` publishes nothing of a model that is no better than guessing on held-out rows;
-    ``any`` publishes whatever it is."""
+    accept: NotRequired[Annotated[str, SameAs(PackagingArgs, "accept")]]
     least_accuracy: NotRequired[Annotated[float, bound("optimization", "least_accuracy")]]
     """Accuracy on held-out rows below which nothing is published. Default: any."""
     most_rmse: NotRequired[Annotated[float, bound("optimization", "most_rmse")]]
@@ -162,11 +159,8 @@ class PublishArgs(RegistryAccessArgs):
     most_nats: NotRequired[Annotated[float, bound("optimization", "most_nats")]]
     """Of a language model: the nats of a character on held-out text above which nothing is
     published. Default: any."""
-    max_accuracy_drop: NotRequired[Annotated[float, bound("optimization", "max_accuracy_drop")]]
-    """Percentage points of accuracy (per cent of a regression's error or of a language model's
-    nats) that 8 bits may cost. Default: half of one."""
-    quantise: NotRequired[Annotated[str, _QUANTISE, Default(_QUANTISE.default)]]
-    """``auto`` is 8 bits where they are faster and accurate enough."""
+    max_accuracy_drop: NotRequired[Annotated[float, SameAs(PackagingArgs, "max_accuracy_drop")]]
+    quantise: NotRequired[Annotated[str, SameAs(PackagingArgs, "quantise")]]
     flavor: NotRequired[Annotated[str, CPU_FLAVOR]]
     """Which nodes, without GPUs: those of the kind that is to serve it, as 8 bits are measured
     there. Default: the job's own; needed where these have GPUs."""
@@ -218,12 +212,8 @@ class GangArgs(KeyedRunArgs):
     the processes of a pod, so that what a layer exchanges stays in one machine; ``shard`` x
     ``tensor`` x ``pipeline`` divides those of all pods, and of an elastic job, which takes no
     ``data``, those of each pod. Default: each process has the whole model."""
-    recompute: NotRequired[Annotated[str, RECOMPUTE, Default(RECOMPUTE.default)]]
-    """``layers`` computes what is in a layer of the language model again going back, which saves
-    memory and costs time; ``none`` keeps it."""
-    compression: NotRequired[Annotated[str, COMPRESSION, Default(COMPRESSION.default)]]
-    """What gradients travel as between processes that each have the whole model: float32
-    (``none``), half as many bytes, or with ``powersgd`` two thin matrices for each of theirs."""
+    recompute: NotRequired[Annotated[str, SameAs(SavingArgs, "recompute")]]
+    compression: NotRequired[Annotated[str, SameAs(SavingArgs, "compression")]]
     parameter_servers: NotRequired[Annotated[int, Between(1, 64), Default(1)]]
     """Pods that hold parameters (``parameter-server``)."""
     topology: NotRequired[TopologyArgs]

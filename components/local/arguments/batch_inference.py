@@ -3,13 +3,13 @@
 from typing import Annotated, Final, NotRequired
 
 from falaj.components.local.arguments import NAME, NOT_EMPTY, PATH, REPLACES, KeptArgs
-from falaj.components.specification.arguments import Default, Input
+from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
-from falaj.components.specification.limits import VERSION, OneOf
+from falaj.components.specification.model_names import VERSION
+from falaj.components.specification.predictions import PredictedRowsArgs
 from falaj.components.specification.workload_bounds import bound, choice
 
 _FORMAT: Final = choice("batch", "format")
-_DECIMAL: Final = OneOf(("point", "comma"))
 
 
 @described
@@ -31,16 +31,20 @@ class BatchInferenceArgs(KeptArgs):
     """Folder of the key ring (``KeyRing.path``): it opens the package, and seals predictions."""
     format: NotRequired[Annotated[Input[str], _FORMAT, Default(_FORMAT.default), REPLACES]]
     """What is written."""
-    keep: NotRequired[Annotated[Input[list[Annotated[str, NOT_EMPTY]]], REPLACES]]
-    """Columns of the input that go along with the predictions; ``*`` is all of them. Default:
-    none, and rows are told apart by their number."""
-    encoding: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
-    """Encoding of CSV files. Default: UTF-8, or what the byte order mark says."""
-    decimal: NotRequired[Annotated[Input[str] | None, _DECIMAL, REPLACES]]
-    """What stands before decimals. Default: what each column tells."""
-    skip_bad_rows: NotRequired[Annotated[Input[bool], Default(value=False), REPLACES]]
-    """Whether rows that can't be predicted go to a file beside, with the reasons; else they are
-    refused, and nothing is written."""
+    keep: NotRequired[
+        Annotated[
+            Input[list[Annotated[str, NOT_EMPTY]]], REPLACES, SameAs(PredictedRowsArgs, "keep")
+        ]
+    ]
+    encoding: NotRequired[
+        Annotated[Input[str] | None, NOT_EMPTY, REPLACES, SameAs(PredictedRowsArgs, "encoding")]
+    ]
+    decimal: NotRequired[
+        Annotated[Input[str] | None, REPLACES, SameAs(PredictedRowsArgs, "decimal")]
+    ]
+    skip_bad_rows: NotRequired[
+        Annotated[Input[bool], REPLACES, SameAs(PredictedRowsArgs, "skip_bad_rows")]
+    ]
     plain: NotRequired[Annotated[Input[bool], Default(value=False), REPLACES]]
     """Whether the predictions lie unencrypted; refused for ``restricted`` data and sealed
     input."""

@@ -3,10 +3,12 @@
 from typing import Annotated, Final, NotRequired, TypedDict
 
 from falaj.components.local.arguments import NAME, PATH, REPLACES, SupervisedArgs
+from falaj.components.specification.answers import AnswersArgs
 from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
 from falaj.components.specification.drift import DriftArgs
-from falaj.components.specification.limits import PORT, VERSION
+from falaj.components.specification.limits import PORT
+from falaj.components.specification.model_names import VERSION
 from falaj.components.specification.workload_bounds import (
     bound,
     choice,
@@ -22,8 +24,6 @@ _SHARE: Final = bound("experiment", "share")
 _TIMEOUT: Final = bound("experiment", "timeout_ms")
 _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
-_ROWS: Final = bound("service", "max_rows")
-_TOKENS: Final = bound("service", "max_tokens")
 _KEPT: Final = bound("service", "keep_seconds")
 DRAIN: Final = bound("service", "drain_seconds")
 
@@ -107,19 +107,15 @@ class InferenceServiceArgs(SupervisedArgs):
     nothing, and tokens are needed."""
     max_body_bytes: NotRequired[Annotated[Input[int], _BODY, Default(_BODY.default)]]
     """Largest request, in bytes; with ``grpc`` 255 MiB at most."""
-    max_rows: NotRequired[Annotated[Input[int], _ROWS, Default(_ROWS.default)]]
-    """Most rows in a request."""
-    max_tokens: NotRequired[Annotated[Input[int], _TOKENS, Default(_TOKENS.default)]]
-    """Most tokens that a language model adds to a text of a request."""
+    max_rows: NotRequired[Annotated[Input[int], SameAs(AnswersArgs, "max_rows")]]
+    max_tokens: NotRequired[Annotated[Input[int], SameAs(AnswersArgs, "max_tokens")]]
     tokens_per_minute: NotRequired[
-        Annotated[Input[int] | None, bound("service", "tokens_per_minute")]
+        Annotated[Input[int] | None, SameAs(AnswersArgs, "tokens_per_minute")]
     ]
-    """Most tokens that each caller may have of each worker in a minute, those of its prompts
-    and those that a language model adds. Default: no limit."""
-    keep_seconds: NotRequired[Annotated[Input[int], _KEPT, Default(_KEPT.default)]]
-    """For how many seconds each worker keeps what a language model computed of a text that has
-    ended, for the next turn of its caller's conversation; 0: it doesn't. It takes no more memory
-    than texts that are being generated may."""
+    keep_seconds: NotRequired[
+        Annotated[Input[int], Default(_KEPT.default), SameAs(AnswersArgs, "keep_seconds")]
+    ]
+    """It takes no more memory than texts that are being generated may."""
     drain_seconds: NotRequired[Annotated[Input[int], DRAIN, Default(DRAIN.default)]]
     """How long an old version may finish its requests, in seconds."""
     grpc: NotRequired[Annotated[Input[bool], Default(value=True)]]

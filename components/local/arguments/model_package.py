@@ -3,18 +3,17 @@
 from typing import Annotated, Final, NotRequired
 
 from falaj.components.local.arguments import NAME, PATH, REPLACES, KeptArgs
-from falaj.components.specification.arguments import Default, Input
+from falaj.components.specification.arguments import Default, Input, SameAs
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between
+from falaj.components.specification.packaging import PackagingArgs
 from falaj.components.specification.workload_bounds import bound, choice
 
 DATA_CLASS: Final = choice("optimization", "data_class")
 KEEP_VERSIONS: Final = Between(2, 1_000)
 KEPT_VERSIONS: Final = Default(5)
 _DROP: Final = bound("optimization", "max_accuracy_drop")
-_QUANTISE: Final = choice("optimization", "quantise")
 ENGINE: Final = choice("optimization", "engine")
-_ACCEPT: Final = choice("optimization", "accept")
 
 
 @described
@@ -30,18 +29,15 @@ class ModelPackageArgs(KeptArgs):
     keyring: NotRequired[Annotated[Input[str], PATH]]
     """Folder of the key ring (``KeyRing.path``) that signs and encrypts. Default: none, which the
     registry refuses."""
-    accept: NotRequired[Annotated[Input[str], _ACCEPT, Default(_ACCEPT.default)]]
-    """``better`` refuses a model that is no better than guessing on held-out rows, or worse than
-    the version that serves; ``any`` publishes whatever it is."""
-    quantise: NotRequired[Annotated[Input[str], _QUANTISE, Default(_QUANTISE.default)]]
-    """``auto`` takes 8 bits when accurate enough and faster here; ``never`` keeps the float
-    model."""
+    accept: NotRequired[Annotated[Input[str], SameAs(PackagingArgs, "accept")]]
+    """Nor does ``better`` take one that is worse than the version that serves."""
+    quantise: NotRequired[Annotated[Input[str], SameAs(PackagingArgs, "quantise")]]
     engine: NotRequired[Annotated[Input[str], ENGINE, Default(ENGINE.default)]]
     """What runs the model: ``auto`` measures OpenVINO beside ONNX Runtime where it is installed
     (the extra ``openvino``) and takes it where it is clearly faster and accurate enough."""
-    max_accuracy_drop: NotRequired[Annotated[Input[float], _DROP, Default(_DROP.default)]]
-    """How much quantisation may cost, in percentage points of accuracy; for regression in percent
-    of the RMSE, for a text of the nats."""
+    max_accuracy_drop: NotRequired[
+        Annotated[Input[float], Default(_DROP.default), SameAs(PackagingArgs, "max_accuracy_drop")]
+    ]
     threads: NotRequired[Annotated[Input[int], bound("optimization", "threads"), Default(1)]]
     """Threads that latencies are measured with."""
     data_class: NotRequired[Annotated[Input[str], DATA_CLASS, Default(DATA_CLASS.default)]]

@@ -4,17 +4,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.local.arguments import PATH, REPLACES, KeptArgs
-from falaj.components.specification.arguments import Default, Input, Usual
+from falaj.components.specification.arguments import Default, Input, SameAs, Usual
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import TextRule
-from falaj.components.specification.parallel import (
-    COMPRESSION,
-    PIPELINE,
-    PROCESSES,
-    RECOMPUTE,
-    SHARD,
-    TENSOR,
-)
+from falaj.components.specification.parallel import PROCESSES, ParallelArgs, SavingArgs
 from falaj.components.specification.workload_bounds import bound, choice, form
 
 MODEL: Final = choice("training", "model")
@@ -111,22 +104,16 @@ class TrainingRunArgs(KeptArgs, TrackingArgs):
         Annotated[Input[int] | None, PROCESSES, Usual(PROCESSES.default), REPLACES]
     ]
     """All processes that train."""
-    shard: NotRequired[Annotated[Input[int] | None, SHARD, Default(SHARD.default)]]
-    """Processes that divide weights, gradients and the optimiser's numbers among them (FSDP); with
-    ``tensor`` and ``pipeline`` multiplied it divides ``processes``. A change of it trains nothing
-    again, as results differ by rounding alone; so with the next three."""
-    tensor: NotRequired[Annotated[Input[int] | None, TENSOR, Default(TENSOR.default)]]
-    """Processes that divide each layer of a language model."""
-    pipeline: NotRequired[Annotated[Input[int] | None, PIPELINE, Default(PIPELINE.default)]]
-    """Processes that divide the layers of a language model."""
-    recompute: NotRequired[Annotated[Input[str] | None, RECOMPUTE, Default(RECOMPUTE.default)]]
-    """``layers`` computes what is in a layer of a language model again going back, which saves
-    memory and costs time; ``none`` keeps all."""
+    shard: NotRequired[Annotated[Input[int] | None, SameAs(ParallelArgs, "shard")]]
+    """With ``tensor`` and ``pipeline`` multiplied it divides ``processes``. A change of it trains
+    nothing again, as results differ by rounding alone; so with the next three."""
+    tensor: NotRequired[Annotated[Input[int] | None, SameAs(ParallelArgs, "tensor")]]
+    pipeline: NotRequired[Annotated[Input[int] | None, SameAs(ParallelArgs, "pipeline")]]
+    recompute: NotRequired[Annotated[Input[str] | None, SameAs(SavingArgs, "recompute")]]
     compression: NotRequired[
-        Annotated[Input[str] | None, COMPRESSION, Default(COMPRESSION.default), REPLACES]
+        Annotated[Input[str] | None, REPLACES, SameAs(SavingArgs, "compression")]
     ]
-    """What gradients travel as between processes that each have the whole model; ``none`` is
-    float32. Another one is another training."""
+    """Another one is another training."""
     precision: NotRequired[
         Annotated[Input[str] | None, PRECISION, Usual(PRECISION.default), REPLACES]
     ]

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from falaj.workloads.inference import settings
-from falaj.workloads.inference.process.master import Generation, Master
+from falaj.workloads.inference.process.handles import Generation
+from falaj.workloads.inference.process.master import Master
 from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.grpc_calls import Client

@@ -23,7 +23,7 @@ from falaj.workloads.inference.experiment.service import REASONS, Counts
 from falaj.workloads.inference.experiment.standing import Experiment, misfit
 from falaj.workloads.inference.metrics import BOUNDS
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.process.companion import Companion
+from falaj.workloads.inference.process.companion import Companion, Means
 from falaj.workloads.inference.rpc.calls import pack, unpack
 from falaj.workloads.inference.settings import Settings
 from tests.workloads.inference.serving import Site
@@ -192,7 +192,7 @@ class Bench:
         self.signature: Mapping[str, Any] = _SERVED
         self.processes: list[Process] = []
         self.events: list[str] = []
-        self.experiment = Experiment(self._make, self._spawn, self._event, lambda: self.now)
+        self.experiment = Experiment(Means(self._make, self._spawn, self._event, lambda: self.now))
         self.experiment.signature = _SERVED
 
     def _make(self, of: Settings, version: int, owner: Companion) -> Process:
@@ -288,7 +288,9 @@ _ARMS = st.sampled_from(["live", "candidate"])
 
 @given(st.lists(st.tuples(_ARMS, st.sampled_from([200, 400, 404, 500, 503]), st.floats(0, 9))))
 def test_what_workers_count_adds_up(answers: list[tuple[Any, int, float]]) -> None:
-    made = Experiment(lambda *_: Process({}), lambda work: work.close(), lambda *_, **__: None)
+    made = Experiment(
+        Means(lambda *_: Process({}), lambda work: work.close(), lambda *_, **__: None)
+    )
     made._pair = ("mlp", 1, 2)
     for start in range(0, len(answers), 3):
         part = answers[start : start + 3]

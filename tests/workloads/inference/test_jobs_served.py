@@ -20,7 +20,8 @@ import pytest
 
 from falaj.workloads.inference import auth, settings
 from falaj.workloads.inference.process import logs
-from falaj.workloads.inference.process.master import Generation, Master
+from falaj.workloads.inference.process.handles import Generation
+from falaj.workloads.inference.process.master import Master
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import (
     AUDIENCE,

@@ -18,6 +18,7 @@ from falaj.workloads.inference import settings
 from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.process import channel, companion
+from falaj.workloads.inference.process.companion import Means
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.inference.shadow import copies, standing
 from falaj.workloads.inference.shadow.agreement import compare, distributions_of
@@ -178,7 +179,7 @@ class Bench:
         self.made: list[Process] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.problem: str | None = None
-        self.shadow = Shadow(self._make, self._run, self._event, lambda: self.now)
+        self.shadow = Shadow(Means(self._make, self._run, self._event, lambda: self.now))
 
     def _make(self, of: Settings, version: int, shadow: Shadow) -> Process:
         del of, shadow

@@ -63,7 +63,7 @@ def test_a_rank_out_of_range_is_refused() -> None:
             check(Requested(lora_rank=rank))
     with pytest.raises(WorkloadError, match=r"--lora-alpha is 0: allowed is 0\.01 to 10,000"):
         check(Requested(lora_rank=1, lora_alpha=0))
-    with pytest.raises(WorkloadError, match="--lora-matrices is 'norms': allowed are all, att"):
+    with pytest.raises(WorkloadError, match="--lora-matrices is 'norms': allowed is one of all"):
         check(Requested(lora_rank=1, lora_matrices="norms"))
 
 

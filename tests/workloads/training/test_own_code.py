@@ -242,7 +242,7 @@ def test_options_are_read_as_json_or_text() -> None:
     ("given", "words"),
     [
         ({"model": NAME}, f"--model {NAME} is a class of your own: name the folder"),
-        ({"model": "forest"}, "--model is 'forest': allowed are auto, network"),
+        ({"model": "forest"}, "--model is 'forest': allowed is one of auto, network"),
         ({"options": {"width": 1}}, "--option width is of a model of your own"),
         ({"code": Path()}, "--model is 'auto': with --code it names a module and a class"),
         ({"code": Path(), "model": NAME, "width": 8}, "--width 8 is of Falaj's own models"),

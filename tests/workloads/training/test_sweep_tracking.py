@@ -161,7 +161,7 @@ def words(mixed_dataset: Dataset, tmp_path: Path) -> list[str]:
     [
         (["--", "--tracking", "https://10.0.0.7"], "give --tracking before it to `sweep`"),
         (["--", "--tra=https://10.0.0.7"], "`trial`, which clusters run, sends nothing"),
-        (["--tracking", "http://10.0.0.7"], "allowed: an address that starts with https://"),
+        (["--tracking", "http://10.0.0.7"], "allowed is an address that starts with https://"),
         (["--tracking-experiment", "e"], "name that as well (--tracking)"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import orjson
@@ -23,7 +23,7 @@ from falaj.workloads.inference.experiment.runs import NUMBER_BYTES
 from falaj.workloads.inference.experiment.service import REASONS
 from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.process.companion import Companion, Make, Process
+from falaj.workloads.inference.process.companion import Companion, Means, Process
 from falaj.workloads.inference.rpc.calls import pack
 from falaj.workloads.inference.settings import Settings
 
@@ -44,14 +44,8 @@ class Experiment(Companion):
 
     word = "experiment"
 
-    def __init__(
-        self,
-        make: Make,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        event: Callable[..., None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(make, spawn, event, clock)
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
         self.signature: Mapping[str, Any] = {}
         """What requests and answers are, of the version that serves."""
         self.counted: Callable[[Process, bytes], None] = lambda process, payload: None

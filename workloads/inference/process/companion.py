@@ -11,6 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from falaj.workloads.inference.settings import Settings
@@ -44,31 +45,32 @@ class Process(Protocol):
 Make = Callable[[Settings, int, "Companion"], Process]
 
 
-class Companion(ABC):
-    """A second version, of which a process is kept.
+@dataclass(frozen=True)
+class Means:
+    """What a second version is kept with.
 
-    Args:
-        make: makes a process of settings and a version, whose messages and end come to `heard` and
-            `ended`.
+    Attributes:
+        make: makes a process of settings and a version, whose messages and end come to
+            `Companion.heard` and `Companion.ended`.
         spawn: runs a coroutine beside.
         event: writes a line of the audit log.
         clock: seconds that only grow.
     """
 
+    make: Make
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    event: Callable[..., None]
+    clock: Callable[[], float] = time.monotonic
+
+
+class Companion(ABC):
+    """A second version, of which a process is kept."""
+
     word: ClassVar[str]
     """What events are named after."""
 
-    def __init__(
-        self,
-        make: Make,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        event: Callable[..., None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._make = make
-        self._spawn = spawn
-        self._event = event
-        self._clock = clock
+    def __init__(self, means: Means) -> None:
+        self._means = means
         self._settings: Settings | None = None
         self._pair: tuple[str, int, int] | None = None
         """The model, the version that serves, and the second one."""
@@ -129,7 +131,7 @@ class Companion(ABC):
         pair = None
         if self.is_wanted(settings) and version is not None and version != served:
             pair = (settings.model, served, version)
-        now = self._clock()
+        now = self._means.clock()
         if pair != self._pair:
             self._change(pair)
         changed = self._settings is not None and self._settings.digest != settings.digest
@@ -150,13 +152,13 @@ class Companion(ABC):
             self._end(self._error)
             self._wait(now)
         if pair is not None and self._process is None and now >= self._again:
-            self._process, self._was_ready = self._make(settings, pair[2], self), False
-            self._spawn(self._start(self._process))
+            self._process, self._was_ready = self._means.make(settings, pair[2], self), False
+            self._means.spawn(self._start(self._process))
 
     def _change(self, pair: tuple[str, int, int] | None) -> None:
         self._end()
         if self._pair is not None:
-            self._event(
+            self._means.event(
                 f"{self.word}.ended", version=self._pair[2], served=self._pair[1],
                 **self._figures(),
             )  # fmt: skip
@@ -164,7 +166,7 @@ class Companion(ABC):
         self._forget()
         self._began = time.time()
         if pair is not None:
-            self._event(f"{self.word}.begun", version=pair[2], served=pair[1])
+            self._means.event(f"{self.word}.begun", version=pair[2], served=pair[1])
 
     async def _start(self, process: Process) -> None:
         ready = await process.begin()
@@ -180,11 +182,11 @@ class Companion(ABC):
             version = self._pair[2] if self._pair is not None else None
             again = "" if refusal else "; trying again"
             print(f"error: the {self.word}: {problem}{again}", file=sys.stderr, flush=True)
-            self._event(f"{self.word}.refused", version=version, reason=problem)
+            self._means.event(f"{self.word}.refused", version=version, reason=problem)
         self._error = problem
         self._end()
         if refusal is None:
-            self._wait(self._clock())
+            self._wait(self._means.clock())
         else:
             self._again = math.inf
 
@@ -210,8 +212,10 @@ class Companion(ABC):
             return
         self._process, self._error = None, "its process ended unasked, and is started anew"
         self._lost(self._error)
-        self._event(f"{self.word}.process_ended", version=self._pair[2] if self._pair else None)
-        self._wait(self._clock())
+        self._means.event(
+            f"{self.word}.process_ended", version=self._pair[2] if self._pair else None
+        )
+        self._wait(self._means.clock())
 
     # -- how it is --------------------------------------------------------------------------
 
@@ -223,11 +227,11 @@ class Companion(ABC):
     def _begin_waiting(self) -> None:
         """Note when it was given something, where it had nothing."""
         if not self._is_waited_for:
-            self._moved = self._clock()
+            self._moved = self._means.clock()
 
     def _ended_one(self) -> None:
         """Note that it works."""
-        self._moved, self._pause = self._clock(), 1.0
+        self._moved, self._pause = self._means.clock(), 1.0
 
     def _standing(self) -> dict[str, Any]:
         """Return how it is, as `state.json` has it."""

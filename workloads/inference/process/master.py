@@ -11,19 +11,16 @@ the old one drains; if it can't be loaded, the old one goes on and `state.json` 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from prometheus_client.core import Metric
@@ -38,21 +35,17 @@ from falaj.workloads.inference.drift.labels import Memory
 from falaj.workloads.inference.drift.state import KEEP_SECONDS, DriftState
 from falaj.workloads.inference.drift.windows import Drift
 from falaj.workloads.inference.errors import InferenceError
-from falaj.workloads.inference.experiment.standing import Experiment
 from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.store import Jobs, clear
 from falaj.workloads.inference.metrics import Totals
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.process.channel import Channel
-from falaj.workloads.inference.process.companion import Companion, Process
+from falaj.workloads.inference.process.handles import Generation, WorkerHandle
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.inference.process.outage import Outage
-from falaj.workloads.inference.process.roles import CANDIDATE, SERVER, SHADOW
+from falaj.workloads.inference.process.pointer import Pointer
+from falaj.workloads.inference.process.second import SecondVersions
 from falaj.workloads.inference.settings import Settings
-from falaj.workloads.inference.shadow.standing import Shadow
-from falaj.workloads.registry.alias_list import ALIASES
-from falaj.workloads.registry.keyring import VERIFIES, KeyRing
-from falaj.workloads.registry.store import AUDIT, Store
+from falaj.workloads.registry.keyring import KeyRing
 
 
 class StateFile:
@@ -156,211 +149,11 @@ def _explained(host: str, port: int, error: OSError) -> InferenceError:
     return InferenceError(f"can't listen on {host} port {port}: {error.strerror}")
 
 
-LAST_WORDS_SECONDS = 5.0
-KILL_SECONDS = 5.0
-"""Time after the end of a drain before a worker that hangs is killed."""
-
-
-class WorkerHandle:
-    """Starts a worker and talks with it.
-
-    ``state`` is one of starting, ready, serving, draining, ended.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        version: int,
-        received: Callable[[WorkerHandle, int, bytes], None],
-        ended: Callable[[WorkerHandle], None],
-    ) -> None:
-        self.model = model
-        self.version = version
-        self.state = "starting"
-        self.error: str | None = None
-        self.pid = 0
-        self.manifest: Mapping[str, Any] = {}
-        """What its package says that drift is judged by."""
-        self.engine: str | None = None
-        """What runs its model, and why that isn't what the package names; None: not known yet, or
-        a runtime beside."""
-        self.signature: Mapping[str, Any] = {}
-        """What its requests and answers are."""
-        self.share = 0.0
-        """Of its answered requests, that it was told to copy."""
-        self.stands: dict[str, Any] = {}
-        """How it was told that an experiment's candidate is."""
-        self._received = received
-        self._ended = ended
-        self._channel = Channel(self._message, lambda: None)
-        self._changed = asyncio.Event()
-        self._process: asyncio.subprocess.Process | None = None
-        self._watch: asyncio.Task[None] | None = None
-
-    def facts(self) -> dict[str, Any]:
-        """Return what `state.json` says of this worker."""
-        return {
-            "pid": self.pid, "version": self.version, "state": self.state, "engine": self.engine
-        }  # fmt: skip
-
-    async def start(
-        self, listener: socket.socket, path: str, configuration: bytes, role: str = SERVER
-    ) -> None:
-        """Start the process and send it its configuration, and what it is there for."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "falaj.workloads.inference.process.worker",
-                str(listener.fileno()),
-                str(theirs.fileno()),
-                str(os.getpid()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(listener.fileno(), theirs.fileno()),
-            )
-        finally:
-            theirs.close()
-        self.pid = self._process.pid
-        await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=ours)
-        document = {
-            "path": path, "settings": configuration.decode(), "version": self.version,
-            "role": role,
-        }  # fmt: skip
-        self._channel.send(channel.CONFIGURE, orjson.dumps(document))
-        self._watch = asyncio.create_task(self._watch_process())
-
-    async def _watch_process(self) -> None:
-        assert self._process is not None  # noqa: S101 - started
-        status = await self._process.wait()
-        if self.state == "starting" and self.error is None:
-            # The worker had no chance to say why: killed, or a fault of ours (trace on stderr).
-            self.error = f"the worker ended while loading ({_reason(status)})"
-        # The stream may still hold the worker's last access lines.
-        await self._channel.over(LAST_WORDS_SECONDS)
-        self._channel.close()
-        self._set("ended")
-        self._ended(self)
-
-    def _message(self, kind: int, payload: bytes) -> None:
-        if kind == channel.READY:
-            report = orjson.loads(payload)
-            self.manifest, self.engine = report["manifest"], report["engine"]
-            self.signature = report["signature"]
-            self._set("ready")
-        elif kind == channel.ACCEPTING:
-            self._set("serving")
-        elif kind == channel.FAILED:
-            self.error = str(orjson.loads(payload)["error"])
-        else:
-            self._received(self, kind, payload)
-
-    def _set(self, state: str) -> None:
-        if self.state != "ended" and not (self.state == "draining" and state != "ended"):
-            self.state = state
-        self._changed.set()
-
-    async def reach(self, *states: str, seconds: float) -> bool:
-        """Wait until the worker is in one of the states; False if it ended or took too long."""
-        try:
-            async with asyncio.timeout(seconds):
-                while self.state not in states:
-                    if self.state == "ended":
-                        return False
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            self.error = self.error or f"the worker wasn't {states[0]} after {seconds:g} s"
-            return False
-        return True
-
-    def accept(self) -> None:
-        """Let the worker take connections."""
-        self._channel.send(channel.ACCEPT)
-
-    def answer(self, number: bytes, payload: bytes) -> None:
-        """Answer a worker's question of this number."""
-        self._channel.send(channel.ANSWERED, number + payload)
-
-    def tell(self, kind: int, payload: bytes) -> None:
-        """Send the worker a message."""
-        self._channel.send(kind, payload)
-
-    async def drain(self, seconds: float, *, leaving: bool) -> None:
-        """Let the worker answer what comes for some time, then end it."""
-        self._set("draining")
-        self._channel.send(channel.DRAIN, orjson.dumps({"seconds": seconds, "leaving": leaving}))
-        if not await self.reach("ended", seconds=seconds + KILL_SECONDS):
-            self.kill()
-            await self.reach("ended", seconds=KILL_SECONDS)
-
-    def kill(self) -> None:
-        """End the process at once."""
-        if self._process is not None and self.state != "ended":
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-
-
-def _reason(status: int) -> str:
-    if status < 0:
-        return f"signal {signal.Signals(-status).name}"
-    return f"exit status {status}; see the server's log"
-
-
 POLL_SECONDS = 0.5
-COUNTS_SECONDS = 2.0
-"""After which new counts of a second version are written into the state."""
 QUICK_DEATH_SECONDS = 30.0
 """Workers that end sooner than this after another one are started again ever more slowly."""
 MAX_RESTART_DELAY = 10.0
 ACCEPT_SECONDS = 60.0
-
-
-class CompanionProcess(WorkerHandle):
-    """The process of a second version: a worker that is never told to accept."""
-
-    def __init__(
-        self,
-        of: Settings,
-        version: int,
-        companion: Companion,
-        *,
-        role: str,
-        listener: socket.socket,
-        path: Path,
-        over: Callable[[int], None],
-    ) -> None:
-        super().__init__(
-            of.model, version, lambda _, kind, payload: companion.heard(self, kind, payload),
-            lambda _: self._over(companion, over),
-        )  # fmt: skip
-        self._of = of
-        self._role = role
-        self._listener = listener
-        self._path = path
-
-    def _over(self, companion: Companion, over: Callable[[int], None]) -> None:
-        over(self.pid)
-        companion.ended(self)
-
-    async def begin(self) -> bool:
-        """Start it, and tell whether it became ready."""
-        await self.start(self._listener, str(self._path), self._of.content, self._role)
-        return await self.reach("ready", seconds=self._of.limits.load_seconds)
-
-
-@dataclass
-class Generation:
-    """The workers of one configuration and version."""
-
-    settings: Settings
-    version: int
-    wish: tuple[object, ...]
-    listener: socket.socket
-    workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
-    signature: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What their requests and answers are."""
 
 
 class Master:
@@ -381,12 +174,7 @@ class Master:
         self._jobs: JobQueue | None = None
         self._jobs_of: tuple[Path, Path] | None = None
         """Folder and key ring of `_jobs`."""
-        self._shadow = Shadow(partial(self._companion, SHADOW), self._spawn, self._event)
-        self._experiment = Experiment(
-            partial(self._companion, CANDIDATE), self._spawn, self._event
-        )
-        self._experiment.counted = self._candidate_counted
-        self._seldom = {word: Seldom() for word in (SHADOW, CANDIDATE)}
+        self._second = SecondVersions(path, self._totals, self._spawn, self._event)
         self._logs: Logs | None = None
         self._current: Generation | None = None
         self._draining: list[WorkerHandle] = []
@@ -398,7 +186,6 @@ class Master:
         self._status = "starting"
         self._before = _last_state(self.settings.state)
         self._pointer = Pointer(self._before.get("aliases_numbers"))
-        self._second_pointer = Pointer(None)
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -434,7 +221,10 @@ class Master:
             self._wake.clear()
             if not self._leaving:
                 await self._follow()
-                self._follow_second()
+                if (current := self._current) is not None:
+                    labels = self._drift.labels if self._drift is not None else None
+                    self._second.follow(current, labels, self._memory)
+                    self._write_state()
                 if time.monotonic() - self._drift_kept > KEEP_SECONDS:
                     await self._keep_drift()
         await self._stop()
@@ -473,8 +263,7 @@ class Master:
 
     async def _stop(self) -> None:
         self._status = "draining"
-        self._shadow.close()
-        self._experiment.close()
+        self._second.close()
         self._end_outage()
         self._write_state()
         current = self._current
@@ -695,7 +484,7 @@ class Master:
                 state.forget()
 
     def _more_metrics(self) -> Iterator[Metric]:
-        for each in (self._drift, self._jobs, self._shadow, self._experiment):
+        for each in (self._drift, self._jobs, self._second):
             if each is not None:
                 yield from each.metrics()
 
@@ -711,48 +500,6 @@ class Master:
         await asyncio.gather(
             *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
         )
-
-    # -- a second version --------------------------------------------------------------------
-
-    def _companion(
-        self, role: str, of: Settings, version: int, companion: Companion
-    ) -> CompanionProcess:
-        assert self._current is not None  # noqa: S101 - it is beside what serves
-        listener = self._current.listener
-        return CompanionProcess(
-            of, version, companion, role=role, listener=listener, path=self.path,
-            over=self._totals.ended,
-        )  # fmt: skip
-
-    def _candidate_counted(self, process: Process, payload: bytes) -> None:
-        """Count what a candidate answered as of its version."""
-        assert isinstance(process, CompanionProcess)  # noqa: S101 - made by _companion
-        self._totals.update(process.pid, process.version, orjson.loads(payload), process.model)
-
-    def _follow_second(self) -> None:
-        """Have the second version that the settings and its alias ask for, and tell workers."""
-        current = self._current
-        if current is None:
-            return
-        version, asked = None, current.settings.shadow or current.settings.experiment
-        if asked is not None:
-            version = self._second_pointer.optional(current.settings, asked.alias)
-        self._experiment.signature = current.signature
-        for each in (self._shadow, self._experiment):
-            each.follow(current.settings, current.version, version)
-        drift = self._drift
-        self._experiment.watch(drift.labels if drift is not None else None, self._memory)
-        share, stands = self._shadow.share, self._experiment.stands
-        for worker in current.workers:
-            if worker.state != "serving":
-                continue
-            if worker.share != share:
-                worker.share = share
-                worker.tell(channel.SHADOW_SHARE, orjson.dumps(share))
-            if worker.stands != stands:
-                worker.stands = stands
-                worker.tell(channel.EXPERIMENT_STANDS, orjson.dumps(stands))
-        self._write_state()
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -774,19 +521,11 @@ class Master:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
             worker.answer(payload[:8], orjson.dumps(self._totals.by_version()))
-        elif kind == channel.SHADOW_COPY:
-            self._shadow.take(worker.model, worker.version, payload)
-        elif kind == channel.SHADOW_MISSED:
-            self._shadow.missed(worker.model, worker.version, int(orjson.loads(payload)))
-        elif kind == channel.EXPERIMENT_ASK:
-            self._experiment.take(worker, payload)
-        elif kind == channel.EXPERIMENT_COUNTED:
-            self._experiment.told(worker.model, worker.version, payload)
         elif kind == channel.JOB_REQUEST and self._jobs is not None:
             self._jobs.asked(worker, payload)
         elif kind == channel.JOB_ENDED and self._jobs is not None:
             self._jobs.ended(worker, payload)
-        elif self._drift is not None:
+        elif not self._second.take(worker, kind, payload) and self._drift is not None:
             self._of_drift(self._drift, worker, kind, payload)
 
     def _of_drift(self, drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
@@ -796,7 +535,7 @@ class Master:
         elif kind == channel.FEEDBACK:
             # A worker that leaves has read labels by its own version's classes.
             by = reference.read(worker.manifest).answers if leaves else None
-            labels = self._experiment.labels or drift.labels
+            labels = self._second.labels or drift.labels
             joined = labels.join(orjson.loads(payload[8:]), by)
             worker.answer(payload[:8], orjson.dumps(joined))
             drift.tick(time.time())
@@ -872,90 +611,8 @@ class Master:
             workers=[worker.facts() for worker in workers],
             error=self._broken or self._refused,
             numbers=self._pointer.numbers,
-            shadow=self._seldom[SHADOW].of(self._shadow.facts()),
-            experiment=self._seldom[CANDIDATE].of(self._experiment.facts()),
+            **self._second.facts(),
         )
-
-
-class Seldom:
-    """What is true of a second version; its counts no more often than a disk should be written."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, Any] | None = None
-        self._written = 0.0
-
-    def of(self, facts: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return what is to be written: facts, or those from before where only counts differ."""
-        before, now = self._told, time.monotonic()
-        steady = ("version", "state", "error", "pid")
-        if (
-            facts is not None
-            and before is not None
-            and all(facts[each] == before[each] for each in steady)
-            and now - self._written < COUNTS_SECONDS
-        ):
-            return before
-        self._told, self._written = facts, now
-        return facts
-
-
-class Pointer:
-    """Asks the registry for which version the alias stands, where something has changed.
-
-    Args:
-        seen: the highest numbers of lists that a master before this one has seen, by model: each
-            has its own count. None: none.
-    """
-
-    def __init__(self, seen: object) -> None:
-        known = cast("dict[str, object]", seen) if isinstance(seen, dict) else {}
-        self.numbers = {model: each for model, each in known.items() if type(each) is int}
-        self._asked: tuple[object, ...] = ()
-        self._none: tuple[object, ...] = ()
-        self._version = 0
-
-    def optional(self, wanted: Settings, alias: str) -> int | None:
-        """Return the version that another alias than the service's stands for; None: it has none.
-
-        A list that isn't what was signed is told of where the service's own alias is asked for.
-        """
-        asked = self._asks(wanted, alias)
-        if asked == self._none:
-            return None
-        try:
-            return self.version(wanted, alias)
-        except WorkloadError:
-            self._none = asked
-            return None
-
-    def version(self, wanted: Settings, alias: str | None = None) -> int:
-        """Return the version that the service's alias, or another one, stands for.
-
-        Raises:
-            WorkloadError: the list of aliases is missing, isn't what was signed, or is older than
-                the log of changes or than what was seen.
-        """
-        alias = alias or wanted.alias
-        asked = self._asks(wanted, alias)
-        if asked != self._asked:
-            self._asked = ()
-            found = Store(wanted.registry).trusted(
-                wanted.model, alias, KeyRing.open(wanted.keyring),
-                seen=self.numbers.get(wanted.model, 0),
-            )  # fmt: skip
-            self.numbers[wanted.model] = found.number
-            self._version, self._asked = found.version, asked
-        return self._version
-
-    @staticmethod
-    def _asks(wanted: Settings, alias: str) -> tuple[object, ...]:
-        """What an alias's version depends on."""
-        files = (
-            wanted.registry / wanted.model / ALIASES,
-            wanted.registry / AUDIT,
-            wanted.keyring / VERIFIES,
-        )
-        return (wanted.registry, wanted.model, alias, wanted.keyring, *map(fingerprint, files))
 
 
 def _last_state(path: Path) -> dict[str, Any]:

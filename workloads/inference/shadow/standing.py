@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
@@ -17,7 +16,7 @@ from prometheus_client.core import (
 
 from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.process.companion import Companion, Make, Process
+from falaj.workloads.inference.process.companion import Companion, Means, Process
 from falaj.workloads.inference.settings import Settings
 
 MOST_WAITING: Final = 64
@@ -35,14 +34,8 @@ class Shadow(Companion):
 
     word = "shadow"
 
-    def __init__(
-        self,
-        make: Make,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        event: Callable[..., None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(make, spawn, event, clock)
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
         self._given: deque[int] = deque()
 
     def is_wanted(self, settings: Settings) -> bool:
