@@ -557,7 +557,7 @@ class Service:
             heads.clear()
         # Where the wall clock is set while the server runs, `forget_heads` is called.
         expires = time.perf_counter() + (identity.expires - time.time())
-        heads[head] = Head(exchange, expires, log_part(exchange))
+        heads[head] = Head(head, exchange, expires, log_part(exchange))
 
     def forget_heads(self) -> None:
         """Make every connection parse and authorise its next head anew."""
@@ -789,22 +789,24 @@ class Service:
         A run that may be told to stop isn't run here, where nobody could tell it.
         """
         body = exchange.content
-        row = self.model.row
+        model = self.model
+        row = model.row
         named = exchange.headers.get(REQUEST_ID)
         if (
             row is not None
             and exchange.header_length is None
             and named is None
             and exchange.options is None
-            and self.model.is_quick(1)
+            and model.is_quick(1)
         ):
             answered = row.answer(body)
             if answered is not None:
                 self._ran(exchange, 1, row.run_seconds)
-                if row.counted is not None:
-                    answers.count(row.counted, self.counters.answers)
-                if self.watched is not None:
-                    self.watched.counting.row(row)
+                counted, watched = row.counted, self.watched
+                if counted is not None:
+                    self.counters.answers[answers.bucket(counted[0])] += 1
+                if watched is not None:
+                    watched.counting.row(row)
                 return Answer(200, answered)
         inference = self.schema.read(body, exchange.header_length)
         inference.size = len(body)
@@ -882,7 +884,8 @@ class Service:
     def finished(self, exchange: Exchange, client: bytes, status: int, sent: int) -> float:
         """Write the access line of an answer and count it; return when, on the monotonic clock."""
         now, moment = time.perf_counter(), time.time_ns() // 1000
-        seconds = now - exchange.started if exchange.started else 0.0
+        started = exchange.started
+        seconds = now - started if started else 0.0
         self.lines.append(
             ACCESS_LINE
             % (

@@ -237,10 +237,123 @@ def test_a_known_head_leads_to_a_slow_model_too(site: Site, service: Service) ->
 def test_known_heads_keep_no_body(site: Site, service: Service) -> None:
     async def run() -> None:
         connection, _ = connect(service)
-        connection.data_received(request(site))
+        sent = request(site)
+        connection.data_received(sent)
         (head,) = service.heads(None).values()
         kept = head._exchange  # pyright: ignore[reportPrivateUsage]
         assert (kept.content, kept.held, kept.raw_head) == (b"", 0, None)
+        connection.data_received(sent)
+        used = head.exchange(b"", 0.0)
+        used.arm, used.content = "candidate", b"secret"
+        head.take_back(used)
+        assert (used.content, used.arm) == (b"", None)
+        again = head.exchange(b"new", 7.0)
+        assert again is used
+        assert (again.content, again.started, again.received) == (b"new", 7.0, head.length)
+        # While somebody has it, the next request gets another.
+        assert head.exchange(b"newer", 8.0) is not again
+        assert again.content == b"new"
+
+    asyncio.run(run())
+
+
+def test_requests_with_one_head_that_wait_together_keep_their_own_bodies(
+    site: Site, service: Service
+) -> None:
+    async def run() -> None:
+        sent = request(site, id="first")
+        others = [sent.replace(b"first", name) for name in (b"other", b"third")]
+        first, first_transport = connect(service)
+        first.data_received(sent)
+        first.data_received(sent)
+        slow = Slow(service.model)
+        pairs = [connect(service) for _ in others]
+        for (connection, _), each in zip(pairs, others, strict=True):
+            connection.data_received(each)
+        first.data_received(sent)
+        slow.go.set()
+        await until(lambda: first_transport.statuses() == [200, 200, 200])
+        await until(lambda: all(each.statuses() == [200] for _, each in pairs))
+        assert first_transport.written.count(b'"id":"first"') == 3
+        assert b'"id":"other"' in pairs[0][1].written
+        assert b'"id":"third"' in pairs[1][1].written
+
+    asyncio.run(run())
+
+
+class Asked:
+    """Counts how often a service looks at a token, and refuses it where it is told to."""
+
+    def __init__(self, service: Service) -> None:
+        self.times = 0
+        self.refuses = False
+        self._identify = service.authenticator.identify
+        service.authenticator.identify = self  # type: ignore[method-assign]
+
+    def __call__(self, *given: Any) -> Any:
+        self.times += 1
+        if self.refuses:
+            raise RequestError(401, "revoked")
+        return self._identify(*given)
+
+
+def test_forgotten_heads_are_authorised_anew_on_open_connections(
+    site: Site, service: Service
+) -> None:
+    async def run() -> None:
+        asked = Asked(service)
+        sent = request(site)
+        pairs = [connect(service) for _ in range(2)]
+        for connection, _ in pairs:
+            for _ in range(3):
+                connection.data_received(sent)
+        assert asked.times == 1
+        service.forget_heads()
+        for connection, _ in pairs:
+            for _ in range(3):
+                connection.data_received(sent)
+        assert asked.times == 2
+        asked.refuses = True
+        service.forget_heads()
+        for connection, transport in pairs:
+            connection.data_received(sent)
+            assert transport.statuses() == [200] * 6 + [401]
+
+    asyncio.run(run())
+
+
+def test_a_head_that_expires_is_looked_at_again(site: Site, service: Service) -> None:
+    async def run() -> None:
+        asked = Asked(service)
+        sent = request(site)
+        connection, transport = connect(service)
+        for times in (1, 2):
+            connection.data_received(sent)
+            connection.data_received(sent)
+            (head,) = service.heads(None).values()
+            assert asked.times == times
+            head.expires = 0.0
+        asked.refuses = True
+        connection.data_received(sent)
+        assert transport.statuses() == [200] * 4 + [401]
+        assert not service.heads(None)
+
+    asyncio.run(run())
+
+
+def test_a_head_that_begins_like_the_last_one_is_another(site: Site, service: Service) -> None:
+    async def run() -> None:
+        asked = Asked(service)
+        connection, transport = connect(service)
+        sent = request(site)
+        connection.data_received(sent)
+        connection.data_received(sent)
+        longer = sent.replace(b"\r\n\r\n", b"\r\nX-More: 1\r\n\r\n", 1)
+        other = sent.replace(b"Host: x", b"Host: y", 1)
+        for each in (longer, other, sent):
+            connection.data_received(each)
+        assert transport.statuses() == [200] * 5
+        assert (asked.times, len(service.heads(None))) == (3, 3)
 
     asyncio.run(run())
 

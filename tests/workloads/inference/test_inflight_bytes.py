@@ -124,7 +124,7 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
     """Bytes that are held while a request waits, with a second one, and once it is answered."""
     held: list[int] = []
     answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    known = Head(Exchange(method=b"POST", received=len(body)), float("inf"), b"")
+    known = Head(start, Exchange(method=b"POST", received=len(body)), float("inf"), b"")
 
     def admit(exchange: Exchange, *_: object) -> None:
         exchange.route = ROUTES[http.INFER]

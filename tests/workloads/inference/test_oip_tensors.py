@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import TensorProto
+from onnxruntime import InferenceSession
 
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.models.model import Model, RowModel, bind
 from falaj.workloads.inference.protocol.oip import NUMPY_TYPES, TensorSpec
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import (
@@ -201,6 +204,83 @@ def test_the_short_way_answers_as_the_long_one(
         long_data = found["outputs"][0].pop("data")
         assert json.loads(short)["model_version"] == found["model_version"]
         assert short_data == pytest.approx(long_data, rel=1e-5)
+
+
+def bound(served: Model) -> RowModel:
+    """A model's buffers anew, which remember nothing."""
+    assert isinstance(served.session, InferenceSession)
+    specs = list(served.schema.inputs.values()), list(served.schema.outputs.values())
+    found = bind(served.session, *specs, served.schema.head)
+    assert found is not None
+    return found
+
+
+BRACKETS = loaded(models.echo({'x[0]"}]': TensorProto.FLOAT}, ("batch", 2)))
+NAME = rb'"name":"x[0]\"}]"'
+GOOD = b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":@}]}' % NAME
+FORMS = (
+    GOOD,
+    GOOD.replace(b":", b": ").replace(b",", b", ") + b"\n",
+    b'{"inputs":[{"data":@,"shape":[1,2],"datatype":"FP32",%b}]}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","data":@,"shape":[1,2]}]}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":[8,9],"data":@}]}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":@,"data":[8,9]}]}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":@,%b}]}' % (NAME, NAME),
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2.0],"data":@}]}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP64","shape":[1,2],"data":@}]}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":@}],"id":"a"}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":@}]}}' % NAME,
+    b'{"inputs":[{%b,"datatype":"FP32","shape":[1,2],"data":@' % NAME,
+    b"@",
+    b"[@]",
+)
+DATA = (
+    b"[5,6]", b"[1,2]", b" [ 3.5 , -4e1 ]\t", b"[1,2,3]", b"[1]", b"[]", b"",
+    b"[[1,2]]", b"[[1],[2]]", b"[true,2]", b"[null,2]", b'["a",2]', b'"ab"',
+    b'{"a":1,"b":2}', b"7", b"[1e300,2]",
+    b"[NaN,2]", b'[1,2],"id":[3,4]', b'[1,2],"data":[3,4]', b"[1,2]}],\"x\":[{\"a\":[3,4]",
+    b"[1,2", b"1,2]", b"[1,2]]", b"[\xff,2]", b"[01,2]", b"[1,2,]",
+)  # fmt: skip
+
+
+@cache
+def long_way(body: bytes) -> dict[str, Any] | None:
+    """What the general way answers; None where it refuses."""
+    try:
+        return answer(BRACKETS, body)
+    except RequestError:
+        return None
+
+
+@pytest.mark.parametrize("first", range(len(FORMS)))
+def test_what_is_remembered_of_one_request_changes_no_other_answer(first: int) -> None:
+    answered = 0
+    for then in FORMS:
+        row_model = bound(BRACKETS)
+        row_model.answer(FORMS[first].replace(b"@", b"[5,6]"))
+        for data in DATA:
+            body = then.replace(b"@", data)
+            found = row_model.answer(body)
+            answered += found is not None
+            assert found is None or json.loads(found) == long_way(body), (then, data)
+    assert answered
+
+
+@pytest.mark.parametrize(("form", "remembered"), [(GOOD, True), (FORMS[3], False)])
+def test_requests_alike_are_checked_once(form: bytes, remembered: bool) -> None:
+    row_model = bound(BRACKETS)
+    looked: list[bytes] = []
+    fill = row_model._fill  # pyright: ignore[reportPrivateUsage]
+    row_model._fill = lambda body: looked.append(bytes(body)) or fill(body)  # type: ignore[method-assign] # pyright: ignore[reportPrivateUsage]
+    for data in (b"[1,2]", b"[3,4]", b"[5,6]"):
+        found = row_model.answer(form.replace(b"@", data))
+        assert json.loads(found or b"")["outputs"][0]["data"] == json.loads(data)
+    assert len(looked) == (1 if remembered else 3)
+    # Another client, whose form comes to be remembered in its turn.
+    other = GOOD.replace(b":", b": ")
+    for _ in range(70):
+        assert row_model.answer(other.replace(b"@", b"[7,8]")) is not None
+    assert len(looked) <= 70
 
 
 def test_images_with_a_label() -> None:

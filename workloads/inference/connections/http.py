@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -228,11 +229,16 @@ class Answers:
 
     def __init__(self) -> None:
         self.date = b""
+        self._usual = b""
         self.tick()
 
     def tick(self) -> None:
         """Renew the date; call it about once a second."""
         self.date = b"Date: " + formatdate(time.time(), usegmt=True).encode() + b"\r\n"
+        # What nearly all answers begin with; to join it for each takes 0.1 us.
+        self._usual = b"%b%bContent-Type: %b\r\nContent-Length: " % (
+            _STATUS_LINES[200], self.date, JSON,
+        )  # fmt: skip
 
     def make(
         self,
@@ -248,6 +254,8 @@ class Answers:
 
         The answer to HEAD has no body, and the length that it would have (RFC 9110, 9.3.2).
         """
+        if content_type is JSON and status == 200 and not (headers or close or head):
+            return b"%b%d\r\n\r\n%b" % (self._usual, len(body), body)
         return b"%b%b%b%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
             _STATUS_LINES[status],
             self.date,
@@ -402,30 +410,68 @@ class Head:
     Parsing is a function of the bytes alone, so a head with the same bytes needs none of it
     again: keep-alive clients send the same one with every request. Only the expiry of the
     credentials is looked at each time (``expires``, on the monotonic clock).
+
+    Args:
+        raw: the head's bytes, with its end.
+        exchange: the request that it came with.
+        expires: see above.
+        log: what an access line says of it.
     """
 
-    __slots__ = ("_exchange", "expires", "length", "log")
+    __slots__ = ("_exchange", "_free", "end", "expires", "length", "log", "raw", "size")
 
-    def __init__(self, exchange: Exchange, expires: float, log: bytes) -> None:
+    def __init__(self, raw: bytes, exchange: Exchange, expires: float, log: bytes) -> None:
         # Without the body: as many heads are kept as there are callers.
         self._exchange = replace(exchange, content=b"", held=0, raw_head=None)
+        self._free: Exchange | None = None
+        self.raw = raw
+        self.end = len(raw)
         self.length = exchange.received
+        self.size = self.end + self.length
+        """Bytes of a request with this head."""
         self.expires = expires
         self.log = log
 
     def exchange(self, body: bytes, started: float) -> Exchange:
         """Return a request with this head, whose body has been read."""
+        free = self._free
+        if free is not None:
+            self._free = None
+            free.content = body
+            free.started = started
+            return free
         known = self._exchange
         return Exchange(
             known.method, known.url, known.headers, known.route, known.identity,
             known.header_length, self.log, body, self.length, started,
         )  # fmt: skip
 
+    def take_back(self, exchange: Exchange) -> None:
+        """Keep a request that is over, and that nobody else keeps, for the next one's facts.
+
+        To make one anew takes 0.25 us longer.
+        """
+        exchange.content = b""
+        exchange.arm = None
+        self._free = exchange
+
 
 class Heads(dict[bytes, Head]):
-    """Known heads by their bytes; a class of its own so that it can be held weakly."""
+    """Known heads by their bytes; a class of its own so that it can be held weakly.
 
-    __slots__ = ("__weakref__",)
+    ``times_cleared`` tells connections that keep a head whether it still counts.
+    """
+
+    __slots__ = ("__weakref__", "times_cleared")
+
+    def __init__(self, known: Mapping[bytes, Head] = MappingProxyType({})) -> None:
+        super().__init__(known)
+        self.times_cleared = 0
+
+    def clear(self) -> None:
+        """Forget all of them, and those that connections keep."""
+        super().clear()
+        self.times_cleared += 1
 
 
 class Bodies:

@@ -37,6 +37,8 @@ def counted(outputs: Sequence[TensorSpec]) -> str | None:
 
 def bucket(value: Any) -> int:
     """The bucket of one value: of numbers by their size, of whole ones and texts by themselves."""
+    if type(value) is int:
+        return value % BUCKETS
     if type(value) is float:
         if value == 0 or not math.isfinite(value):
             return 0

@@ -115,29 +115,55 @@ _FORMATS = {
     "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q",
     "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q", "FP32": "f", "FP64": "d",
 }  # fmt: skip
+_R, _L = b"rl"
 _WHOLE = frozenset({int})
 _NUMBERS = frozenset({int, float})
-_SIZES = frozenset({int})
 _ALIGNMENT = 64
 """Bytes: of a processor's cache line, and what vector instructions like best."""
 MAX_ELEMENTS = 4096
 """Larger rows gain nothing here, and `struct` would keep a long format for each."""
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
+_LOOKS = 64
+"""Requests that differ from the one that is remembered, to each that is remembered instead."""
+_MOST_AROUND = 1024
+"""Bytes around the data of a request that is remembered: names, and no space that was let in."""
 
 
 class _Slot:
     """One input's bound buffer and how values get into it."""
 
-    __slots__ = ("buffer", "count", "datatype", "pack_into", "shape", "types")
+    __slots__ = ("_buffer", "_count", "_pack_into", "_types", "datatype", "shape")
 
     def __init__(self, spec: TensorSpec, buffer: Array) -> None:
-        self.buffer = buffer.data.cast("B")
-        self.count = buffer.size
         self.datatype = spec.datatype
-        self.shape = list(buffer.shape)
-        self.types = _NUMBERS if spec.datatype in {"FP32", "FP64"} else _WHOLE
-        self.pack_into: Callable[..., None] = struct.Struct(
-            f"<{self.count}{_FORMATS[spec.datatype]}"
+        self.shape = orjson.dumps(buffer.shape)
+        """As JSON, in which 1, 1.0 and true differ."""
+        self._buffer = buffer.data.cast("B")
+        self._count = buffer.size
+        self._types = _NUMBERS if spec.datatype in {"FP32", "FP64"} else _WHOLE
+        self._pack_into: Callable[..., None] = struct.Struct(
+            f"<{self._count}{_FORMATS[spec.datatype]}"
         ).pack_into
+
+    def fill(self, values: Any, text: bytes | bytearray) -> bool:
+        """Put values into the buffer; False if they aren't those of a row.
+
+        Args:
+            values: anything that JSON can be.
+            text: JSON in which they stand.
+
+        Raises:
+            TypeError: they have no length, or aren't numbers.
+            OverflowError, struct.error: as of `struct`, for what doesn't fit.
+        """
+        # Beside numbers, `struct` takes true and false for some: where neither an r nor an l is
+        # in the text, neither of them is. (To look for a number takes a fifth of the time.)
+        if len(values) != self._count or (
+            (_R in text or _L in text) and not self._types.issuperset(map(type, values))
+        ):
+            return False
+        self._pack_into(self._buffer, 0, *values)
+        return True
 
 
 class RowModel:
@@ -160,8 +186,8 @@ class RowModel:
             for name, array in (*inputs.items(), *outputs.items())
         }
         name = counted([specs[each] for each in outputs])
-        self.counted = None if name is None else outputs[name]
-        """Of the outputs the one whose values are counted, of the last run."""
+        self.counted = None if name is None else outputs[name].ravel().data
+        """Of the outputs the one whose values are counted, of the last run: its one value."""
         self._binding = session.io_binding()
         self._run = session.run_with_iobinding
         self._kept = (*inputs.values(), *outputs.values())
@@ -184,6 +210,8 @@ class RowModel:
             self._parts.append((before + orjson.dumps(tensor)[:-1] + b',"data":', array.ravel()))
             before = b"},"
         self.run_seconds = 0.0
+        self._differing = 0
+        self._alike: tuple[bytes, bytes, int, int, _Slot | None] = b"", b"", 0, 0, None
 
     def rows_of(self, memories: bytes) -> dict[str, Array]:
         """Return the inputs and outputs of copies of `memory`, one behind the other, as rows."""
@@ -196,28 +224,7 @@ class RowModel:
     def answer(self, body: bytes | bytearray) -> bytes | None:
         """Return the answer's body, or None if the request isn't one for here."""
         try:
-            document = orjson.loads(body)
-            items = document["inputs"]
-            if len(document) != 1 or len(items) != len(self._slots):
-                return None
-            # Beside numbers, `struct` takes true and false for some: where neither an r nor an l
-            # is in the text, neither of them is.
-            has_letters = b"r" in body or b"l" in body
-            for item in items:
-                slot = self._slots[item["name"]]
-                shape = item["shape"]
-                values = item["data"]
-                if (
-                    len(item) != 4
-                    or item["datatype"] != slot.datatype
-                    or shape != slot.shape
-                    or not _SIZES.issuperset(map(type, shape))
-                    or len(values) != slot.count
-                    or (has_letters and not slot.types.issuperset(map(type, values)))
-                ):
-                    return None
-                slot.pack_into(slot.buffer, 0, *values)
-            if len(items) > 1 and len({item["name"] for item in items}) < len(items):
+            if not (self._fill_alike(body) or self._fill(body)):
                 return None
         except (LookupError, TypeError, ValueError, OverflowError, struct.error):
             return None
@@ -229,8 +236,58 @@ class RowModel:
         self.run_seconds = time.perf_counter() - start
         out = b""
         for before, array in self._parts:
-            out += before + orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+            out += before + orjson.dumps(array, None, _NUMPY)
         return out + b"}]}"
+
+    def _fill(self, body: bytes | bytearray) -> bool:
+        """Put a request's values into the buffers; False if it isn't one for here."""
+        document = orjson.loads(body)
+        items = document["inputs"]
+        if len(document) != 1 or len(items) != len(self._slots):
+            return False
+        for item in items:
+            slot = self._slots[item["name"]]
+            if (
+                len(item) != 4
+                or item["datatype"] != slot.datatype
+                or orjson.dumps(item["shape"]) != slot.shape
+                or not slot.fill(item["data"], body)
+            ):
+                return False
+        if len(items) == 1:
+            self._learn(body, document)
+        return len(items) == 1 or len({item["name"] for item in items}) == len(items)
+
+    # A client's requests are alike but for the numbers: what stands around them is checked once.
+    # Of a row with 64 numbers that saves 0.8 us of 2.9.
+
+    def _learn(self, body: bytes | bytearray, document: dict[str, Any]) -> None:
+        """Remember what stands around the data of a request with one input that was checked."""
+        self._differing += 1
+        if self._differing % _LOOKS != 1:
+            return
+        start = body.rfind(b"[")
+        end = body.find(b"]", start) + 1
+        before, after = bytes(body[:start]), bytes(body[end:])
+        if len(before) + len(after) > _MOST_AROUND:
+            return
+        # Another list at that place has to be the data, and nothing else.
+        document["inputs"][0]["data"] = []
+        try:
+            stands = orjson.loads(before + b"[]" + after) == document
+        except ValueError:
+            return
+        if stands:
+            (slot,) = self._slots.values()
+            self._alike = before, after, len(before), -len(after), slot
+
+    def _fill_alike(self, body: bytes | bytearray) -> bool:
+        """Do what `_fill` does where all but the data is as it was before; False if it isn't."""
+        before, after, start, end, slot = self._alike
+        if slot is None or not (body.startswith(before) and body.endswith(after)):
+            return False
+        data = body[start:end]
+        return slot.fill(orjson.loads(data), data)
 
 
 def bind(
@@ -329,7 +386,10 @@ class Model:
         """
         index = rows.bit_length()
         before = self.expected[index]
-        self.expected[index] = before + EWMA_WEIGHT * (min(seconds, 4 * before + 1e-5) - before)
+        most = 4 * before + 1e-5
+        self.expected[index] = before + EWMA_WEIGHT * (
+            (seconds if seconds < most else most) - before
+        )
 
     def is_quick(self, rows: int) -> bool:
         """Tell whether a run with ``rows`` rows belongs on the event loop."""
