@@ -112,6 +112,7 @@ ALIKE_BESIDE_WORKLOADS = {
     "[0-9a-f]{32}": "a number of 128 bits",
     "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?": "a label of DNS (RFC 1123)",
     "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?": "a subdomain of DNS (RFC 1123)",
+    "[A-Za-z0-9][A-Za-z0-9._-]{0,62}": "a site's name, and the value of a canary's header",
     "[A-Za-z_][A-Za-z0-9_]*": "a name of Python's, of an environment's variable",
 }
 

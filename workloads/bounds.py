@@ -321,6 +321,10 @@ two of a worker's updates and the optimiser of their mean, the share of an updat
 travels, how many times the usual norm is refused, the batches or the validation loss at which it
 ends, what one worker may ask for, and seconds between checkpoints and without the server."""
 
+FEDERATION = {"secure_sites": Bound(3, 100)}
+"""Of ``python -m falaj.workloads.federation``: sites of a secure aggregation. Of two, each would
+learn the other's update from the sum and its own; what each sends grows with their number."""
+
 IMAGE_NETWORKS = {"mobilenet": 16, "efficientnet": 32}
 """Light networks that a training of images may take, and how many channels the first convolution
 of each has where nothing else is said, which are the papers' own."""
@@ -426,6 +430,19 @@ FORMS = {
             default="falaj",
         ),
     },
+    "federation": {
+        "site": Form(
+            r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+            "1 to 63 letters, digits, '.', '_' and '-', first a letter or a digit",
+            "dubai",
+        ),
+        "site_key": Form(
+            r"[0-9a-f]{64}|authority",
+            "the SHA-256 of its certificate's public key in lower-case hexadecimal, or authority: "
+            "any certificate of its name that the federation's authority issued",
+            "authority",
+        ),
+    },
     "watch": {
         "webhook": Form(
             r"https://[A-Za-z0-9\[][^\s@#]{0,1999}",
@@ -484,6 +501,7 @@ def document() -> str:
         "rollout": ROLLOUT,
         "watch": WATCH,
         "parameter_server": PARAMETER_SERVER,
+        "federation": FEDERATION,
     }
     found: dict[str, dict[str, object]] = {
         of: {name: _entry(each) for name, each in options.items()}

@@ -32,11 +32,12 @@ from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import Default
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import OBJECT, POSITIVE, Between, OneOf
-from falaj.components.specification.workload_bounds import WorkloadChoice, bound, choice
+from falaj.components.specification.workload_bounds import WorkloadChoice, bound, choice, form
 
 PORT: Final = 8470
 _TLS: Final = "/etc/falaj/tls"
 _SITES: Final = "/etc/falaj/sites"
+_SITES_FILE: Final = f"{_SITES}/sites.json"
 _TOKEN: Final = "/etc/falaj/token"  # noqa: S105 - a folder
 _MODE: Final = 0o440
 
@@ -66,9 +67,10 @@ class FederatedTrainingSpec:
     certificate_secret: Annotated[str, OBJECT]
     token_secret: str
     sites: Mapping[str, str]
-    """SHA-256 of each site's token, by its name."""
+    """By the name of each site: of the coordinator, the SHA-256 of its token; of a site with
+    secure aggregation, the SHA-256 of its public key or ``authority``."""
     options: tuple[str, ...]
-    """Of the coordinator: how long, limits."""
+    """Of the coordinator: how long, limits; of both, secure aggregation."""
     max_restarts: int
     key_ring: KeyRing | None
 
@@ -78,13 +80,17 @@ def objects(spec: FederatedTrainingSpec) -> list[Manifest]:
     found = [_network_policy(spec), _job_set(spec)]
     if spec.key_ring is not None:
         found.append(ring_secret(spec.run, spec.key_ring))
-    return [*found, _sites_file(spec), _service(spec)] if spec.role == "coordinator" else found
+    if spec.sites:
+        found.append(_sites_file(spec))
+    return [*found, _service(spec)] if spec.role == "coordinator" else found
 
 
 def _job_set(spec: FederatedTrainingSpec) -> Manifest:
     run = spec.run
     pod = template(run, _command(spec), (), {})
-    mounts = {"tls": _TLS, **({"sites": _SITES} if spec.sites else {"token": _TOKEN})}
+    mounts = {"tls": _TLS}
+    mounts |= {"sites": _SITES} if spec.sites else {}
+    mounts |= {"token": _TOKEN} if spec.role == "site" else {}
     (container,) = pod["spec"]["containers"]
     container["volumeMounts"] += [
         {"name": name, "mountPath": path, "readOnly": True} for name, path in mounts.items()
@@ -93,8 +99,9 @@ def _job_set(spec: FederatedTrainingSpec) -> Manifest:
                                           "defaultMode": _MODE}}]  # fmt: skip
     if spec.role == "coordinator":
         container["ports"] = [{"name": "federation", "containerPort": PORT}]
+    if spec.sites:
         volumes.append({"name": "sites", "configMap": {"name": run.name}})
-    else:
+    if spec.role == "site":
         secret = {"secretName": spec.token_secret, "defaultMode": _MODE}
         volumes.append({"name": "token", "secret": secret})
     pod["spec"]["volumes"] += volumes
@@ -141,11 +148,11 @@ def _command(spec: FederatedTrainingSpec) -> list[str]:
     ]  # fmt: skip
     if not coordinates:
         call = [called, spec.peers.coordinator, "--token", f"{_TOKEN}/token"]
-        return [*common, *call, *run.arguments]
+        return [*common, *call, *spec.options, *run.arguments]
     serve = [
         "--output", f"{RUNS}/{run.name}",
         "--listen", f"$(POD_IP):{PORT}",
-        listed, f"{_SITES}/sites.json",
+        listed, _SITES_FILE,
     ]  # fmt: skip
     return [*common, *serve, *spec.options, *run.arguments]
 
@@ -200,14 +207,16 @@ _STALENESS: Final = bound("parameter_server", "staleness")
 _GATHER: Final = bound("parameter_server", "gather")
 _LOCAL_STEPS: Final = bound("parameter_server", "local_steps")
 _DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")
-_SITE: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+_SITE: Final = form("federation", "site")
+_SITE_KEY: Final = form("federation", "site_key")
+_SECURE_SITES: Final = bound("federation", "secure_sites")
 _PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
 #: Options that `_command` writes: who may reach what, and what was promised to the sites.
 _OURS: Final = (
     "--dataset", "--authority", "--certificate", "--key", "--progress", "--coordinator", "--token",
     "--output", "--listen", "--sites", "--rounds", "--epochs", "--least-sites", "--round-seconds",
     "--clip", "--noise", "--workers", "--server", "--mode", "--rows", "--staleness", "--gather",
-    "--local-steps", "--compression", "--steps",
+    "--local-steps", "--compression", "--steps", "--secure-aggregation", "--site-keys",
 )  # fmt: skip
 _OF_ROUNDS: Final = ("rounds", "clip", "noise", "least_sites", "round_seconds")
 _OF_SERVED: Final = ("staleness", "gather", "local_steps", "compression")
@@ -262,11 +271,21 @@ class FederatedTrainingArgs(KeyedRunArgs):
     """Passes of a site over its rows: of ``rounds`` in each round (default: 2), else in all
     (default: by family and size)."""
     clip: NotRequired[Annotated[float, POSITIVE]]
-    """Largest L2 norm of a site's update. Default: any, or 1 with ``noise``."""
+    """Largest L2 norm of a site's update. Default: any, or 1 with ``noise`` or
+    ``secure_aggregation``."""
     noise: NotRequired[Annotated[float, POSITIVE]]
     """Noise multiplier, which hides any one site among the others. Default: none."""
     least_sites: NotRequired[int]
-    """Fewest that must answer in a round. Default: all."""
+    """Fewest that must answer in a round. Default: all. With ``secure_aggregation`` more than half
+    of the sites."""
+    secure_aggregation: NotRequired[Annotated[bool, Default(value=False)]]
+    """Sites send masked updates, of which the coordinator can read the sum alone, and add their
+    share of ``noise`` themselves; of ``rounds``, three sites and more. Both sides say the same."""
+    site_keys: NotRequired[dict[str, str]]
+    """By the name of each site of the federation, one's own among them: SHA-256 (hex) of its
+    certificate's public key, or ``authority``: any certificate of that name which the
+    federation's authority issued. A site needs it with ``secure_aggregation``: the coordinator
+    passes the sites' keys on, and can't put its own in their place."""
     round_seconds: NotRequired[Annotated[int, Between(1, 604_800), Default(600)]]
     """How long a round waits for the others once these did."""
     max_restarts: NotRequired[Annotated[int, RESTARTS, Default(10)]]
@@ -296,7 +315,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     sites: dict[str, str] = {}
     if role == "coordinator":
         sites = _sites(given, errors)
-        for argument in ("token_secret", "coordinator"):
+        for argument in ("token_secret", "coordinator", "site_keys"):
             if argument in given:
                 errors.say(argument, "is a site's; leave it out")
     elif role == "site":
@@ -304,6 +323,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         for argument in _COORDINATORS_ALONE:
             if argument in given:
                 errors.say(argument, "is the coordinator's; leave it out")
+        sites = _site_keys(given, checked, errors)
     peers = _peers(given, role, errors)
     if role == "coordinator":
         placed = run.placed if run is not None and peers.ranges else None
@@ -311,6 +331,8 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
         if peers.address and not peers.ranges:
             errors.say("address", "is for peer_ranges, which need a load balancer; leave it out")
     options = _options(given, checked, len(sites), errors)
+    if checked["secure_aggregation"]:
+        options = (*options, *_secure(role, mode, len(sites), errors))
     errors.raise_if_any()
     if run is None:
         raise AssertionError("what can't be used was refused")
@@ -334,12 +356,50 @@ def _sites(given: Mapping[str, Any], errors: ArgumentErrors) -> dict[str, str]:
     if not sites:
         errors.say("sites", "missing; the coordinator needs the digest of each site's token")
     for site, format_number in sites.items():
-        if not _SITE.match(site) or not _DIGEST.match(format_number):
+        if not _SITE.allows(site) or not _DIGEST.match(format_number):
             errors.add(
                 f"sites[{site!r}]", "something else", "a token's SHA-256: 64 of 0-9 and a-f",
                 "never the token itself: this lies open in a ConfigMap",
             )  # fmt: skip
     return sites
+
+
+def _site_keys(
+    given: Mapping[str, Any], checked: Mapping[str, Any], errors: ArgumentErrors
+) -> dict[str, str]:
+    if not checked["secure_aggregation"]:
+        if "site_keys" in given:
+            errors.say("site_keys", "is for secure_aggregation: true; leave it out")
+        return {}
+    keys = errors.mapping("site_keys", given.get("site_keys", {}))
+    if not keys:
+        errors.say(
+            "site_keys", "missing; a site with secure_aggregation takes the others' keys by it"
+        )
+    for site, key in keys.items():
+        if not _SITE.allows(site):
+            errors.add("site_keys", site, _SITE.rule)
+        if not _SITE_KEY.allows(key):
+            errors.add(f"site_keys[{site!r}]", key, _SITE_KEY.rule)
+    return keys
+
+
+def _secure(role: str, mode: str, sites: int, errors: ArgumentErrors) -> list[str]:
+    """The options of a side with secure aggregation."""
+    if mode != ROUNDS:
+        errors.say(
+            "secure_aggregation",
+            f"is for mode {ROUNDS!r}: in the others each update is applied by itself, and there "
+            "is no sum to hide it in",
+        )
+    if sites and not _SECURE_SITES.allows(sites):
+        errors.add(
+            "sites" if role == "coordinator" else "site_keys", sites,
+            f"{_SECURE_SITES.low:g} to {_SECURE_SITES.high:g} sites with secure_aggregation",
+            "of two, each would learn the other's update from the sum and its own",
+        )  # fmt: skip
+    own = [] if role == "coordinator" else ["--site-keys", _SITES_FILE]
+    return ["--secure-aggregation", *own]
 
 
 def _peers(given: Mapping[str, Any], role: str, errors: ArgumentErrors) -> Peers:
@@ -369,6 +429,8 @@ def _options(
     given: Mapping[str, Any], checked: Mapping[str, Any], sites: int, errors: ArgumentErrors
 ) -> tuple[str, ...]:
     mode = str(checked["mode"])
+    if checked["role"] == "site":
+        return ()
     others = _OF_SERVED if mode == ROUNDS else _OF_ROUNDS
     for argument in others:
         if argument in given:
@@ -402,12 +464,15 @@ def _of_rounds(
 ) -> tuple[str, ...]:
     every = max(1, sites)
     epochs = errors.within("epochs", given.get("epochs", _USUAL_EPOCHS), _EPOCHS_OF_A_ROUND)
-    least = errors.whole("least_sites", given.get("least_sites", every), 1, every)
+    secure = bool(checked["secure_aggregation"])
+    # More than half: no two groups without a common site are each enough.
+    fewest = every // 2 + 1 if secure else 1
+    least = errors.whole("least_sites", given.get("least_sites", every), fewest, every)
     found = [
         "--rounds", str(checked["rounds"]), "--epochs", str(epochs),
         "--least-sites", str(least), "--round-seconds", str(checked["round_seconds"]),
     ]  # fmt: skip
-    if "noise" in given or "clip" in given:
+    if secure or "noise" in given or "clip" in given:
         noise: float = checked["noise"] or 0.0
         clip: float = 1.0 if checked["clip"] is None else checked["clip"]
         found += ["--clip", f"{clip:g}", "--noise", f"{noise:g}"]

@@ -46,6 +46,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
+    "python -m falaj.workloads.federation": "tests/workloads/federation",
+    "openssl x509 -in tls.crt -noout -pubkey | openssl pkey -pubin -outform der | sha256sum": (
+        "tests/workloads/federation/test_secure_sessions.py"
+    ),
     "make test-own-models": "fetches libraries of models that no other test needs",
     "uv pip compile --generate-hashes --no-emit-index-url -c requirements/base.txt "
     "-c requirements/local.txt team.in -o my_models/requirements.txt": (

@@ -316,6 +316,10 @@ def _rich_workloads() -> dict[str, Any]:
             **COORDINATOR, "mode": "local", "staleness": 4, "gather": 2, "localSteps": 10,
             "compression": "top",
         },
+        "hidden": {
+            **SITE, "secureAggregation": True,
+            "siteKeys": dict.fromkeys(("ajman", "dubai", "sharjah"), "authority"),
+        },
     }  # fmt: skip
     config["falaj:batchInferences"] = {
         "scores": {
@@ -355,6 +359,8 @@ REFUSED_OF_WORKLOADS = {
     "falaj:cluster": "of a cloud's stack",
     "falaj:federatedTrainings.NAME.gpusPerNode": "sites train on CPUs",
     "falaj:federatedTrainings.NAME.role": "decides over the keys of the other side",
+    "falaj:federatedTrainings.NAME.secureAggregation": "decides over the sites' keys",
+    "falaj:federatedTrainings.NAME.siteKeys": "names that people give",
     "falaj:federatedTrainings.NAME.sites": "names that people give",
     "falaj:images": "a file with digests",
     "falaj:tenant": "the keys are the tenant's",

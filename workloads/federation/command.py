@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from falaj.workloads import bounds
 from falaj.workloads.errors import REFUSED, WorkloadError
+from falaj.workloads.federation.secure.identities import (
+    AUTHORITY,
+    Directory,
+    Identity,
+    read_pins,
+)
+from falaj.workloads.federation.secure.sharing import least_threshold
 from falaj.workloads.federation.transport import (
     Link,
     client_context,
@@ -18,6 +28,10 @@ from falaj.workloads.federation.transport import (
 from falaj.workloads.training.progress import Progress
 from falaj.workloads.training.snapshot import open_keyring
 from falaj.workloads.training.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from falaj.workloads.federation.plan import Aggregation
+    from falaj.workloads.federation.secure.member import Member
 
 
 def main(arguments: list[str]) -> int:
@@ -64,16 +78,27 @@ def build_parser() -> argparse.ArgumentParser:
     add("--round-seconds", type=float, default=600.0, help="a round's time (default 600)")
     add("--patience", type=int, default=3, help="rounds' times without enough sites (default 3)")
     add("--seed", type=int, default=0, help="default 0")
+    _add_secure(coordinator, "the sites send masked updates: only their sum can be read")
     site = roles.add_parser("site", help="train on this site's rows")
     _add_common(site)
     site.add_argument("--coordinator", required=True, help="host:port, as its certificate says")
     site.add_argument("--token", type=Path, required=True, help="file with the site's token")
     site.add_argument("--keyring", type=Path, help="key ring that the snapshot is sealed with")
+    _add_secure(site, "take part where the coordinator can read sums of updates alone")
+    site.add_argument(
+        "--site-keys", type=Path,
+        help="JSON: by the name of each site the SHA-256 of its certificate's public key, or "
+        "authority: any certificate of that name (with --secure-aggregation)",
+    )  # fmt: skip
     site.add_argument(
         "--patience-seconds", type=float, default=600.0,
         help="how long the coordinator may be out of reach (default 600)",
     )  # fmt: skip
     return parser
+
+
+def _add_secure(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--secure-aggregation", action="store_true", help=text)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +114,7 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
     from falaj.workloads.federation import coordinator  # noqa: PLC0415 - they import torch
     from falaj.workloads.federation.coordinator import Rounds, Rules  # noqa: PLC0415
     from falaj.workloads.federation.plan import Plan, Task  # noqa: PLC0415
+    from falaj.workloads.federation.secure.rounds import SecureRounds  # noqa: PLC0415
     from falaj.workloads.training.snapshot import (  # noqa: PLC0415
         open_dataset,
         require_whole,
@@ -99,16 +125,22 @@ def _coordinator(options: argparse.Namespace, stop: StopRequest) -> int:
     least = len(tokens) if options.least_sites is None else options.least_sites
     if not 1 <= least <= len(tokens):
         raise WorkloadError(f"--least-sites is {least}: allowed is 1 to {len(tokens)}")
+    secure, make = None, Rounds
+    if options.secure_aggregation:
+        secure = _aggregation(options, sorted(tokens), least)
+        directory = Directory(options.authority, dict.fromkeys(tokens, AUTHORITY))
+        make = partial(SecureRounds, directory=directory)
     keyring = open_keyring(options.keyring)
     plan = Plan(
         options.rounds, options.epochs, options.batch_size, options.learning_rate, options.clip,
-        options.noise > 0, options.seed,
+        options.noise > 0, options.seed, secure,
     )  # fmt: skip
     rules = Rules(frozenset(tokens), least, options.round_seconds, options.noise)
     dataset = require_whole(open_dataset(options.dataset, keyring), "a federation")
     it = coordinator.federation(
-        dataset, plan, rules, output=options.output, keyring=keyring, patience=options.patience
-    )
+        dataset, plan, rules, output=options.output, keyring=keyring, patience=options.patience,
+        rounds=make,
+    )  # fmt: skip
     context = server_context(options.authority, options.certificate, options.key)
     listen = place("--listen", options.listen)
 
@@ -137,11 +169,64 @@ def _site(options: argparse.Namespace, stop: StopRequest) -> int:
     token = read_token(options.token, "site")
     context = client_context(options.authority, options.certificate, options.key)
     link = Link(host, port, context, token, options.patience_seconds)
+    member = _member(options)
     dataset = require_whole(
         open_dataset(options.dataset, open_keyring(options.keyring)), "a federation"
     )
     progress = Progress(options.progress, True, lambda: None)
-    return site.take_part(link, dataset, stop, progress)
+    return site.take_part(link, dataset, stop, progress, member)
+
+
+def _aggregation(options: argparse.Namespace, sites: list[str], least: int) -> Aggregation:
+    """Secure aggregation as the coordinator's options say it.
+
+    Raises:
+        WorkloadError: an option doesn't go with it.
+    """
+    from falaj.workloads.federation.plan import Aggregation  # noqa: PLC0415 - imports torch
+
+    bounds.FEDERATION["secure_sites"].check(
+        "the number of sites with --secure-aggregation", len(sites)
+    )
+    for name in sites:
+        bounds.FORMS["federation"]["site"].check(f"the name of a site in {options.sites}", name)
+    fewest = least_threshold(len(sites))
+    if least < fewest:
+        raise WorkloadError(
+            f"--least-sites is {least}: with --secure-aggregation of {len(sites)} sites allowed "
+            f"is {fewest} to {len(sites)}, more than half, so that no two groups without a common "
+            "site could each be asked for half of what shows one update"
+        )
+    if not options.clip:
+        raise WorkloadError(
+            "--secure-aggregation without --clip: masked sums are of whole numbers, whose "
+            "range is that of the largest norm of an update; give it, such as --clip 1"
+        )
+    return Aggregation(tuple(sites), least, options.noise)
+
+
+def _member(options: argparse.Namespace) -> Member | None:
+    """Who a site is to the others, with secure aggregation.
+
+    Raises:
+        WorkloadError: one of both options is missing, or its file can't be used.
+    """
+    from falaj.workloads.federation.secure.member import Member  # noqa: PLC0415 - imports torch
+
+    if not options.secure_aggregation and options.site_keys is None:
+        return None
+    if not options.secure_aggregation or options.site_keys is None:
+        raise WorkloadError(
+            "--secure-aggregation and --site-keys go together: a site takes the others' keys by "
+            "its own list of sites, not by the coordinator's"
+        )
+    who = Identity.read(options.certificate, options.key)
+    directory = Directory(options.authority, read_pins(options.site_keys))
+    if who.name not in directory.pins:
+        raise WorkloadError(
+            f"{options.site_keys} must name this site, too: its certificate is of {who.name!r}"
+        )
+    return Member(who, directory)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Plan, Task, task_of
+from falaj.workloads.federation.secure.identities import IdentityError
+from falaj.workloads.federation.secure.messages import STAGES
+from falaj.workloads.federation.site import labels_of
 from falaj.workloads.federation.transport import MEDIA_TYPE, HttpsServer, caller
 from falaj.workloads.federation.updates import Update
 from falaj.workloads.files import write_json_atomic
@@ -28,11 +31,16 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import checkpoint, launcher
 from falaj.workloads.training import record as records
-from falaj.workloads.training.batches import PreparedData, prepare
-from falaj.workloads.training.loop import Position
+from falaj.workloads.training.batches import PreparedData, features, prepare
+from falaj.workloads.training.loop import Position, predict, row_losses
 from falaj.workloads.training.options import Parameters, Requested
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
+from falaj.workloads.training.session import (
+    Setting,
+    evaluate,
+    finish,
+    report_finished,
+)
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tensors import seed
@@ -55,6 +63,7 @@ class Rules:
         least: fewest that must answer.
         seconds: how long a round waits for the others once that many did.
         noise: standard deviation of the noise in the mean, in units of ``clip / sites``; 0: none.
+            With secure aggregation the sites add it.
     """
 
     sites: frozenset[str]
@@ -82,7 +91,7 @@ class Rounds:
         module = task.build()
         self._model = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         self._context = f"federation:{digest(task.to_bytes().decode())}".encode()
-        self.number = 0
+        self.number: int = 0
         self.resumed = artifact_path(self._path, keyring).exists()
         if self.resumed:
             self._restore()
@@ -98,11 +107,41 @@ class Rounds:
         with self._changed:
             return self.number if self.number < self._task.plan.rounds else None
 
-    def answered(self, site: str) -> bool:
-        """Whether a site's update of the round under way is here: one sent to a coordinator that
-        died is not."""
+    def state(self, site: str) -> dict[str, Any]:
+        """How the round under way stands for a site: whether its update is here, which one sent to
+        a coordinator that died is not."""
         with self._changed:
-            return site in self._answers
+            return {"round": self.number, "answered": site in self._answers}
+
+    def tell(self, number: int, session: str, stage: str, site: str) -> bytes:
+        """What a site needs for a stage of secure aggregation.
+
+        Raises:
+            LateError: it isn't that round, session or stage that is under way.
+            MessageError: there is nothing for this site.
+        """
+        raise LateError(f"round {number} has no session {session}: updates are seen here")
+
+    def take(self, number: int, session: str, stage: str, site: str, data: bytes) -> None:
+        """What a site sends at a stage of secure aggregation.
+
+        Raises:
+            LateError: as `tell`.
+            MessageError: it isn't what the stage needs.
+        """
+        raise LateError(f"round {number} has no session {session}: updates are seen here")
+
+    def most_bytes(self) -> int:
+        """Of what a site sends."""
+        return updates.largest(self._model)
+
+    def advance(self, *, timed_out: bool) -> bool:
+        """Go on to the round's next stage, if it has stages; whether there was one.
+
+        Args:
+            timed_out: whether the fewest sites are enough.
+        """
+        return False
 
     def message(self, number: int) -> bytes:
         """The model that a round starts with.
@@ -154,7 +193,8 @@ class Rounds:
             timed_out: whether the fewest sites are enough.
 
         Returns:
-            Round, sites and mean loss; None where too few have answered.
+            Round, sites and mean loss (None where the sites don't tell it); None where too few
+            have answered.
         """
         with self._changed:
             enough = self._complete() or (timed_out and len(self._answers) >= self._rules.least)
@@ -169,22 +209,26 @@ class Rounds:
                 generator = torch.Generator()
                 generator.seed()
                 change = updates.noised(change, deviation, generator)
-            self._model = {
-                name: tensor + change[name].to(tensor.dtype)
-                for name, tensor in self._model.items()
-            }
             self._answers = {}
-            self.number += 1
-            self._message = updates.encode(self._model)
-            self._save()
+            self._apply(change)
             loss = sum(each.loss for each in answers) / len(answers)
             return {"round": self.number, "sites": sites, "loss": loss}
+
+    def _apply(self, change: Mapping[str, Tensor]) -> None:
+        """Change the model and open the next round."""
+        self._model = {
+            name: tensor + change[name].to(tensor.dtype) for name, tensor in self._model.items()
+        }
+        self.number += 1
+        self._message = updates.encode(self._model)
+        self._save(self.number)
 
     def _complete(self) -> bool:
         return len(self._answers) == len(self._rules.sites)
 
-    def _save(self) -> None:
-        state = {"number": self.number, "model": self._model}
+    def _save(self, number: int) -> None:
+        """Keep the model, with the round that the federation goes on with."""
+        state = {"number": number, "model": self._model}
         checkpoint.save(self._path, state, self._keyring, self._context)
 
     def _restore(self) -> None:
@@ -208,6 +252,7 @@ class Rounds:
 TRAFFIC = "traffic.jsonl"
 _MODEL = re.compile(r"^/v1/rounds/(\d{1,6})/model$")
 _UPDATE = re.compile(r"^/v1/rounds/(\d{1,6})/update$")
+_STAGE = re.compile(rf"^/v1/rounds/(\d{{1,6}})/([0-9a-f]{{32}})/({'|'.join(STAGES)})$")
 _IDLE_SECONDS = 60
 
 
@@ -266,8 +311,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif number is None:
             self._answer(site, HTTPStatus.GONE, b"all rounds are done")
         elif self.path == "/v1/round":
-            state = {"round": number, "answered": self.server.rounds.answered(site)}
-            self._answer(site, HTTPStatus.OK, json.dumps(state).encode(), "application/json")
+            state = json.dumps(self.server.rounds.state(site)).encode()
+            self._answer(site, HTTPStatus.OK, state, "application/json")
         elif found := _MODEL.match(self.path):
             try:
                 body = self.server.rounds.message(int(found[1]))
@@ -275,30 +320,42 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(site, HTTPStatus.CONFLICT, str(error).encode())
             else:
                 self._answer(site, HTTPStatus.OK, body, MEDIA_TYPE)
+        elif found := _STAGE.match(self.path):
+            try:
+                body = self.server.rounds.tell(int(found[1]), found[2], found[3], site)
+            except (LateError, updates.MessageError) as error:
+                self._answer(site, HTTPStatus.CONFLICT, str(error).encode())
+            else:
+                self._answer(site, HTTPStatus.OK, body, MEDIA_TYPE)
         else:
             self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
 
     def do_POST(self) -> None:
-        """A site's update."""
+        """A site's update, or what it sends at a stage of secure aggregation."""
         if (site := self._site()) is None:
             return
         found = _UPDATE.match(self.path)
+        staged = _STAGE.match(self.path)
         length = self.headers.get("Content-Length", "")
-        most = updates.largest(self.server.rounds.model)
-        if not found:
+        most = self.server.rounds.most_bytes()
+        if not found and not staged:
             self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
         elif self.headers.get("Content-Type") != MEDIA_TYPE:
             self._answer(site, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, MEDIA_TYPE.encode())
         elif not length.isdecimal() or int(length) > most:
-            text = f"an update has at most {most} bytes and says how many"
+            text = f"what is sent now has at most {most} bytes and says how many"
             self._answer(site, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text.encode())
         else:
             body = self.rfile.read(int(length))
             try:
-                self.server.rounds.answer(int(found[1]), site, body)
+                if staged:
+                    at = (int(staged[1]), staged[2], staged[3])
+                    self.server.rounds.take(*at, site, body)
+                elif found:
+                    self.server.rounds.answer(int(found[1]), site, body)
             except LateError as error:
                 self._answer(site, HTTPStatus.CONFLICT, str(error).encode(), received=len(body))
-            except updates.MessageError as error:
+            except (updates.MessageError, IdentityError) as error:
                 self._answer(site, HTTPStatus.BAD_REQUEST, str(error).encode(), received=len(body))
             else:
                 self._answer(site, HTTPStatus.OK, b"taken", received=len(body))
@@ -351,6 +408,7 @@ class Federation:
         output: folder of the run.
         keyring: seals model and state; None leaves them plain.
         patience: how many times a round may pass its time with too few sites.
+        rounds: makes the state; with secure aggregation another than `Rounds`.
     """
 
     task: Task
@@ -361,6 +419,7 @@ class Federation:
     output: Path
     keyring: KeyRing | None
     patience: int
+    rounds: Callable[[Task, Rules, Path, KeyRing | None], Rounds] = Rounds
 
     @property
     def identity(self) -> str:
@@ -376,6 +435,7 @@ def federation(
     output: Path,
     keyring: KeyRing | None,
     patience: int,
+    rounds: Callable[[Task, Rules, Path, KeyRing | None], Rounds] = Rounds,
 ) -> Federation:
     """Set a federation up from reference rows and a plan."""
     requested = Requested(
@@ -385,7 +445,9 @@ def federation(
     parameters = launcher.resolve(requested, dataset)
     prepared = prepare(dataset, parameters)
     task = task_of(dataset, prepared, plan)
-    return Federation(task, dataset, prepared, parameters, rules, output, keyring, patience)
+    return Federation(
+        task, dataset, prepared, parameters, rules, output, keyring, patience, rounds
+    )
 
 
 def run(
@@ -413,7 +475,7 @@ def run(
         return 0
     described = {"identity": it.identity, "federation": json.loads(it.task.to_bytes())}
     write_json_atomic(it.output / records.PARAMETERS, described)
-    rounds = Rounds(it.task, it.rules, it.output, it.keyring)
+    rounds = it.rounds(it.task, it.rules, it.output, it.keyring)
     server = serve(it.task, rounds, it.output / TRAFFIC)
     thread = threading.Thread(target=server.serve_forever, name="federation", daemon=True)
     thread.start()
@@ -454,6 +516,9 @@ def _all_rounds(
             return STOPPED
         ready = rounds.wait(_POLL_SECONDS)
         timed_out = time.monotonic() - began > it.rules.seconds
+        if (ready or timed_out) and rounds.advance(timed_out=timed_out):
+            began = time.monotonic()  # a stage has a round's time of its own
+            continue
         closed = rounds.close(timed_out=timed_out) if ready or timed_out else None
         if closed is None:
             if timed_out:
@@ -465,6 +530,9 @@ def _all_rounds(
             continue
         misses, began = 0, time.monotonic()
         _judge(it, rounds, position, closed, progress)
+    if not position.history and not rounds.resumed:
+        progress.emit("lost", "no round came to a sum: the model has learned nothing")
+        return LOST
     position.epoch = it.task.plan.rounds
     position.ended = "all rounds are done"
     return position
@@ -479,7 +547,10 @@ def _module(it: Federation, rounds: Rounds) -> Any:
 def _judge(
     it: Federation, rounds: Rounds, position: Position, closed: dict[str, Any], progress: Progress
 ) -> None:
-    figures = evaluate(it.dataset, it.prepared, _module(it, rounds))
+    module = _module(it, rounds)
+    figures = evaluate(it.dataset, it.prepared, module)
+    if closed["loss"] is None:
+        closed = {**closed, "loss": _reference_loss(it, module)}
     name = records.FIRST[it.dataset.task]
     value = float(figures[name])
     if not math.isfinite(closed["loss"]):
@@ -495,12 +566,25 @@ def _judge(
     )  # fmt: skip
 
 
+def _reference_loss(it: Federation, module: nn.Module) -> float:
+    """Mean loss of the reference rows, in the place of one that the sites don't tell."""
+    inputs = features(it.dataset, "train", it.task.preprocessing)
+    labels = labels_of(it.dataset, it.task.target_scale)
+    outputs = predict(module, inputs)
+    return float(row_losses(outputs, labels, it.task.task, 0.0).mean())
+
+
 def _leave(it: Federation, rounds: Rounds, position: Position, progress: Progress) -> None:
     setting = Setting(it.dataset, it.parameters, it.output, it.keyring, it.identity, False)
+    grid = it.task.plan.grid
     spent = updates.privacy_spent(it.task.plan.rounds, it.rules.noise, DELTA)
     privacy = {
         "protects": "each site as a whole", "clip": it.task.plan.clip, "noise": it.rules.noise,
         "rounds": it.task.plan.rounds, "delta": DELTA, "epsilon": spent,
+        "noise_added_by": None if not it.rules.noise else "sites" if grid else "coordinator",
+        "secure_aggregation": grid and {
+            "sites": grid.sites, "threshold": grid.threshold, "site_deviation": grid.deviation,
+        },
     }  # fmt: skip
     write_json_atomic(it.output / PRIVACY, privacy)
     record = finish(setting, it.prepared, _module(it, rounds), position, {})

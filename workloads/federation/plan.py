@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.federation.secure.masking import Grid
 from falaj.workloads.training import models
 from falaj.workloads.training.batches import PreparedData
 from falaj.workloads.training.language import FAMILY
@@ -17,6 +19,28 @@ from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.snapshot import Dataset
 
 FORMAT = "falaj.federation/1"
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """Of a federation with secure aggregation, which `falaj.workloads.federation.secure` tells.
+
+    Attributes:
+        sites: names of all, in order.
+        threshold: fewest of a sum.
+        noise: noise multiplier of the sum, which the sites add.
+    """
+
+    sites: tuple[str, ...]
+    threshold: int
+    noise: float
+
+    @classmethod
+    def from_json(cls, value: Any) -> Aggregation | None:
+        """Of the plan's JSON; None where the plan has none."""
+        if value is None:
+            return None
+        return cls(tuple(map(str, value["sites"])), int(value["threshold"]), float(value["noise"]))
 
 
 @dataclass(frozen=True)
@@ -31,6 +55,7 @@ class Plan:
         clip: largest L2 norm of a site's update; 0: as it is.
         equal: whether all sites count the same, which privacy of a site needs.
         seed: of the first model and the order of rows.
+        secure: how updates are summed without being seen; None: they are seen.
     """
 
     rounds: int
@@ -40,6 +65,39 @@ class Plan:
     clip: float
     equal: bool
     seed: int
+    secure: Aggregation | None = None
+
+    @property
+    def grid(self) -> Grid | None:
+        """How updates become whole numbers, of a plan with secure aggregation.
+
+        Raises:
+            WorkloadError: its limits can't be.
+        """
+        if self.secure is None:
+            return None
+        if not (0 < self.clip < math.inf and 0 <= self.secure.noise < math.inf):
+            raise WorkloadError(
+                f"the coordinator's limits can't be: clip {self.clip}, noise {self.secure.noise}"
+            )
+        return Grid(
+            len(self.secure.sites), self.secure.threshold, self.clip, self.secure.noise,
+            not self.equal,
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON; what a plan without secure aggregation says is as it was before there was any,
+        since federations are named by it."""
+        found = asdict(self)
+        if self.secure is None:
+            del found["secure"]
+        return found
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Plan:
+        """What `to_json` made; KeyError, TypeError or ValueError where it is something else."""
+        found: dict[str, Any] = {**value, "secure": Aggregation.from_json(value.get("secure"))}
+        return cls(**found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +158,9 @@ class Task(Learned):
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        return json.dumps({"format": FORMAT, "plan": asdict(self.plan), **self.to_json()}).encode()
+        return json.dumps(
+            {"format": FORMAT, "plan": self.plan.to_json(), **self.to_json()}
+        ).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Task:
@@ -113,7 +173,7 @@ class Task(Learned):
             value: dict[str, Any] = json.loads(data)
             if value["format"] != FORMAT:
                 raise WorkloadError(f"the coordinator speaks {value['format']!r}, not {FORMAT}")
-            return cls(plan=Plan(**value["plan"]), **cls.arguments(value))
+            return cls(plan=Plan.from_json(value["plan"]), **cls.arguments(value))
         except (KeyError, TypeError, ValueError) as error:
             raise WorkloadError(f"the coordinator's task can't be read: {error}") from error
 

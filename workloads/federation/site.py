@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import ssl
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,7 +15,10 @@ from torch import Tensor
 from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
 from falaj.workloads.federation.plan import Task, check_fit
+from falaj.workloads.federation.secure.member import Member, SecureSite, join
+from falaj.workloads.federation.states import State, accepted, read_model, read_state
 from falaj.workloads.federation.transport import Link
+from falaj.workloads.federation.updates import Update
 from falaj.workloads.training import optimisers
 from falaj.workloads.training.batches import Augmentation, Batches, features
 from falaj.workloads.training.loop import row_losses
@@ -26,43 +29,50 @@ from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tensors import backward, step_by, tensor_of
 
 _PAUSE_SECONDS = 0.5
-_MOST_TASK_BYTES = 64 * 1024 * 1024
 
 
-def take_part(link: Link, dataset: Dataset, stop: StopRequest, progress: Progress) -> int:
+def take_part(
+    link: Link,
+    dataset: Dataset,
+    stop: StopRequest,
+    progress: Progress,
+    member: Member | None = None,
+) -> int:
     """Train in each round until the coordinator is done.
+
+    Args:
+        link: to the coordinator.
+        dataset: this site's rows.
+        stop: ends it after the request under way.
+        progress: tells the person.
+        member: who this site is to the others, where it takes part in secure aggregation alone.
 
     Returns:
         0 done, 74 the coordinator was lost for too long, 75 stopped.
 
     Raises:
-        WorkloadError: the coordinator refuses this site, or its task isn't for these rows.
+        WorkloadError: the coordinator refuses this site, its task isn't for these rows, or it asks
+            for what a site doesn't tell.
     """
     reached = time.monotonic()
-    task: Task | None = None
+    joined: _Joined | None = None
     sent = 0
     while not stop.asked():
         try:
-            if task is None:
-                status, body = link.ask("GET", "/v1/task")
-                task = Task.from_bytes(_accepted(status, body))
-                check_fit(task, dataset)
-                torch.set_num_threads(default_threads(1, task.plan.batch_size))
-            number, data = _round(link, task)
+            if joined is None:
+                joined = _join(link, dataset, member, progress)
+            rounds = joined.task.plan.rounds
+            state = read_state(link, rounds)
             reached = time.monotonic()
-            if number is None:
+            if state is None:
                 progress.emit("finished", "all rounds of the federation are done", updates=sent)
                 return 0
-            if data is None:
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            message = learn(task, dataset, number, data)
-            status, body = link.ask("POST", f"/v1/rounds/{number}/update", message)
-            if status == http.client.CONFLICT:  # the round ended without this site
-                continue
-            _accepted(status, body)
-            sent += 1
-            progress.emit("round", f"round {number + 1}/{task.plan.rounds} sent", round=number)
+            if joined.answer(link, state):
+                sent += 1
+                text = f"round {state.number + 1}/{rounds} sent"
+                progress.emit("round", text, round=state.number)
+            else:
+                time.sleep(joined.pause_seconds)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise WorkloadError(f"{link.host} isn't the coordinator: {error}") from error
@@ -73,7 +83,62 @@ def take_part(link: Link, dataset: Dataset, stop: StopRequest, progress: Progres
     return STOPPED
 
 
+@dataclass(frozen=True)
+class _Joined:
+    """A site that knows its task.
+
+    Attributes:
+        task: what is learned.
+        dataset: this site's rows.
+        hidden: its side of secure aggregation; None where updates are seen.
+    """
+
+    task: Task
+    dataset: Dataset
+    hidden: SecureSite | None
+
+    @property
+    def pause_seconds(self) -> float:
+        """Until the coordinator is asked again."""
+        return _PAUSE_SECONDS if self.hidden is None else self.hidden.pause_seconds
+
+    def answer(self, link: Link, state: State) -> bool:
+        """Send what the round waits for; whether an update of this site is now with the
+        coordinator."""
+        if self.hidden is not None:
+            return self.hidden.answer(link, state)
+        if state.answered:
+            return False
+        data = read_model(link, state.number)
+        if data is None:
+            return False
+        message = learn(self.task, self.dataset, state.number, data)
+        status, body = link.ask("POST", f"/v1/rounds/{state.number}/update", message)
+        if status == http.client.CONFLICT:  # the round ended without this site
+            return False
+        accepted(status, body)
+        return True
+
+
+def _join(link: Link, dataset: Dataset, member: Member | None, progress: Progress) -> _Joined:
+    status, body = link.ask("GET", "/v1/task")
+    task = Task.from_bytes(accepted(status, body))
+    check_fit(task, dataset)
+    hidden = join(task.plan, member, body, lambda number, data: train(task, dataset, number, data))
+    if hidden is not None:
+        progress.emit("joined", hidden.told)
+    torch.set_num_threads(default_threads(1, task.plan.batch_size))
+    return _Joined(task, dataset, hidden)
+
+
 def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
+    """The update of a round as it is sent where it is seen; see `train`."""
+    found = train(task, dataset, number, data)
+    rows = 0 if task.plan.equal else found.rows
+    return updates.encode(found.tensors, rows=rows, loss=found.loss)
+
+
+def train(task: Task, dataset: Dataset, number: int, data: bytes) -> Update:
     """Train a round's model on this site's rows.
 
     Args:
@@ -83,7 +148,7 @@ def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
         data: the model as the coordinator sent it.
 
     Returns:
-        The update: what changed, clipped, with the number of rows and the loss.
+        What changed, clipped, with the number of rows and the loss.
     """
     plan = task.plan
     module = task.build()
@@ -113,38 +178,7 @@ def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:
         loss = total / batches.steps
     after = module.state_dict()
     change = {name: after[name].float() - before[name] for name in before}
-    rows = 0 if plan.equal else len(labels)
-    return updates.encode(updates.clipped(change, plan.clip), rows=rows, loss=loss)
-
-
-def _round(link: Link, task: Task) -> tuple[int | None, bytes | None]:
-    """Number and model of the round under way.
-
-    No model where this site has answered, or the round ended meanwhile; no number when all are
-    done.
-    """
-    status, body = link.ask("GET", "/v1/round")
-    if status == http.client.GONE:
-        return None, None
-    try:
-        state = json.loads(_accepted(status, body))
-        number, answered = int(state["round"]), bool(state["answered"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise WorkloadError(f"the coordinator's round can't be read: {error}") from error
-    if not 0 <= number < task.plan.rounds:
-        raise WorkloadError(f"the coordinator is in round {number} of {task.plan.rounds}")
-    if answered:
-        return number, None
-    status, body = link.ask("GET", f"/v1/rounds/{number}/model")
-    if status in (http.client.CONFLICT, http.client.GONE):
-        return number, None
-    return number, _accepted(status, body)
-
-
-def _accepted(status: int, body: bytes) -> bytes:
-    if status == http.client.OK and len(body) <= _MOST_TASK_BYTES:
-        return body
-    raise WorkloadError(f"the coordinator refused: {status} {body[:500].decode(errors='replace')}")
+    return Update(updates.clipped(change, plan.clip), len(labels), loss)
 
 
 def labels_of(dataset: Dataset, scale: Mapping[str, float] | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pulumi
@@ -37,6 +38,14 @@ SERVED: dict[str, Any] = {
     "compression": "top",
 }  # fmt: skip
 WORKER: dict[str, Any] = {**SITE, "mode": "asynchronous"}
+SECURE: dict[str, Any] = {
+    **COORDINATOR, "secure_aggregation": True, "least_sites": 2,
+    "sites": {"dubai": "a" * 64, "sharjah": "b" * 64, "ajman": "c" * 64},
+}  # fmt: skip
+SECURE_SITE: dict[str, Any] = {
+    **SITE, "secure_aggregation": True,
+    "site_keys": {"dubai": "d" * 64, "sharjah": "authority", "ajman": "authority"},
+}  # fmt: skip
 
 
 def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
@@ -76,6 +85,26 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({**SITE, "dataset": None}, "dataset: missing"),
         ({**SITE, "key_secret": "bank/training-keys"}, "entries of the tenant: acme/"),
         ({**COORDINATOR, "secret_store": "falaj"}, "is where key_secret is"),
+        ({**COORDINATOR, "secure_aggregation": True}, "3 to 100 sites with secure_aggregation"),
+        (
+            {**SECURE, "least_sites": 1},
+            "least_sites: given 1; allowed: a whole number from 2 to 3",
+        ),
+        ({**SECURE, "site_keys": {"dubai": "authority"}}, "site_keys: is a site's"),
+        ({**SERVED, "secure_aggregation": True}, "there is no sum to hide it in"),
+        ({**SECURE, "secure_aggregation": "yes"}, "secure_aggregation: given 'yes'"),
+        ({**SITE, "secure_aggregation": True}, "site_keys: missing; a site with"),
+        ({**SITE, "site_keys": {"dubai": "authority"}}, "is for secure_aggregation: true"),
+        ({**SECURE_SITE, "mode": "asynchronous"}, "there is no sum to hide it in"),
+        ({**SECURE_SITE, "site_keys": {"a": "authority", "b": "authority"}}, "of two, each would"),
+        (
+            {**SECURE_SITE, "site_keys": {**SECURE_SITE["site_keys"], "dubai": "D" * 64}},
+            "site_keys['dubai']: given 'DDDD",
+        ),
+        (
+            {**SECURE_SITE, "site_keys": {**SECURE_SITE["site_keys"], "a b": "authority"}},
+            "site_keys: given 'a b'; allowed: 1 to 63 letters",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
@@ -84,7 +113,9 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("given", [{**COORDINATOR, "noise": 1.5}, SITE, SERVED, WORKER])
+@pytest.mark.parametrize(
+    "given", [{**COORDINATOR, "noise": 1.5}, SITE, SERVED, WORKER, SECURE, SECURE_SITE]
+)
 def test_arguments_take_back_nothing_that_the_component_says(given: dict[str, Any]) -> None:
     """The last of two options counts: a site would send its token elsewhere, say."""
     command = container_of(rendered(**given))["command"]
@@ -106,6 +137,23 @@ def test_the_commands_are_those_that_the_workload_understands(given: dict[str, A
     assert options.role == given["role"]
     if "noise" in given:
         assert (options.noise, options.clip) == (1.5, 1.0)
+
+
+def test_both_sides_are_told_of_secure_aggregation_and_a_site_whose_keys_it_takes() -> None:
+    options = build_parser().parse_args(container_of(rendered(**SECURE))["command"][3:])
+    assert options.secure_aggregation is True
+    assert (options.clip, options.noise, options.least_sites) == (1.0, 0.0, 2)
+    objects = rendered(**SECURE_SITE)
+    options = build_parser().parse_args(container_of(objects)["command"][3:])
+    assert options.secure_aggregation is True
+    assert str(options.site_keys) == "/etc/falaj/sites/sites.json"
+    kept = the("ConfigMap", objects)["data"]["sites.json"]
+    assert json.loads(kept) == SECURE_SITE["site_keys"]
+    mounts = {each["name"] for each in container_of(objects)["volumeMounts"]}
+    assert {"tls", "sites", "token"} <= mounts
+    assert {each["name"] for each in pod_of(objects)["spec"]["volumes"]} >= mounts
+    for plain in (COORDINATOR, SITE):
+        assert "--secure-aggregation" not in container_of(rendered(**plain))["command"]
 
 
 def test_modes_that_wait_for_nobody_run_a_parameter_server_and_its_workers() -> None:
@@ -202,6 +250,6 @@ def test_the_manifests_are_the_reviewed_ones_and_platforms_differ_where_they_mus
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("given", [COORDINATOR, SITE, SERVED, WORKER])
+@pytest.mark.parametrize("given", [COORDINATOR, SITE, SERVED, WORKER, SECURE, SECURE_SITE])
 def test_every_policy_pack_is_met(place: str, given: dict[str, Any]) -> None:
     assert findings(rendered(place, **given)) == []

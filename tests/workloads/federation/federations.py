@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.snapshot import open_dataset
 
+Key = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 TOKENS = {f"site-{letter}": f"token-of-site-{letter}-" + letter * 32 for letter in "abc"}
 
 
@@ -33,10 +34,12 @@ class Authority:
         self.certificate = folder / "authority.pem"
         self._write(self.certificate, self._name, self._key, ca=True)
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        key = ec.generate_private_key(ec.SECP256R1())
+    def issue(
+        self, name: str, key: Key | None = None, folder: Path | None = None
+    ) -> tuple[Path, Path]:
+        folder, key = folder or self.folder, key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate, secret = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        certificate, secret = folder / f"{name}.pem", folder / f"{name}.key"
         self._write(certificate, subject, key, ca=False)
         secret.write_bytes(
             key.private_bytes(
@@ -47,9 +50,7 @@ class Authority:
         )
         return certificate, secret
 
-    def _write(
-        self, path: Path, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool
-    ) -> None:
+    def _write(self, path: Path, subject: x509.Name, key: Key, *, ca: bool) -> None:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
             x509.CertificateBuilder()

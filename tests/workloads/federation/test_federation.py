@@ -51,7 +51,7 @@ class World:
             "--rounds", str(ROUNDS), "--epochs", "4", "--progress", "json", *more,
         ])  # fmt: skip
 
-    def site(self, name: str) -> subprocess.Popen[bytes]:
+    def site(self, name: str, *more: str) -> subprocess.Popen[bytes]:
         certificate, key = self.authority.issue(name)
         token = self.folder / f"{name}.token"
         token.write_text(TOKENS[name], encoding="utf-8")
@@ -59,7 +59,7 @@ class World:
             "site", "--dataset", str(self.data[name]),
             "--authority", str(self.authority.certificate), "--certificate", str(certificate),
             "--key", str(key), "--token", str(token), "--progress", "json",
-            "--coordinator", f"127.0.0.1:{self.port}", "--patience-seconds", "120",
+            "--coordinator", f"127.0.0.1:{self.port}", "--patience-seconds", "120", *more,
         ])  # fmt: skip
 
     def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
@@ -141,6 +141,50 @@ def test_three_sites_learn_together_what_one_could_not_read(
     assert asked == {"task", "round", "model", "update"}
     sizes = {each["received"] for each in updates}
     assert max(sizes) - min(sizes) < 64  # the size says nothing of a site's rows
+
+
+@pytest.mark.thorough
+def test_a_site_that_is_killed_in_a_round_with_secure_aggregation_leaves_the_others_a_sum(
+    world: World, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """Its shares are out: masks with it come off by them, or its update is in the sum."""
+    keys = world.folder / "keys.json"
+    keys.write_text(json.dumps(dict.fromkeys(TOKENS, "authority")), encoding="utf-8")
+    started.append(
+        world.coordinator(
+            "--secure-aggregation",
+            "--clip",
+            "5",
+            "--least-sites",
+            "2",
+            "--rounds",
+            "3",
+            "--round-seconds",
+            "30",
+        )
+    )
+    hidden = ("--secure-aggregation", "--site-keys", str(keys))
+    started += [world.site(name, *hidden) for name in TOKENS]
+    _until(world, 1, started[0])
+    until = time.monotonic() + 120
+    while not any(
+        each["site"] == "site-c" and each["method"] == "POST"
+        and re.search(r"/rounds/1/.*/shares$", each["path"])
+        for each in world.traffic() if each.get("method")
+    ):  # fmt: skip
+        assert time.monotonic() < until, world.said("coordinator")
+        time.sleep(0.02)
+    started[-1].send_signal(signal.SIGKILL)
+    assert started[0].wait(300) == 0, world.said("coordinator")
+    assert [each.wait(60) for each in started[1:3]] == [0, 0]
+    told = [json.loads(line) for line in world.said("coordinator").splitlines()]
+    sites = [each["sites"] for each in told if each["event"] == "round"]
+    assert sites[0] == list(TOKENS)
+    assert sites[1] in (["site-a", "site-b"], list(TOKENS))
+    assert sites[2] == ["site-a", "site-b"]
+    asked = {each["path"].rpartition("/")[2] for each in world.traffic() if each.get("method")}
+    assert asked == {"task", "round", "model", "keys", "shares", "masked", "unmasking"}
+    assert "Traceback" not in "".join(world.said(name) for name in ("coordinator", *TOKENS))
 
 
 def test_strangers_wrong_tokens_and_other_things_than_tensors_are_refused(
