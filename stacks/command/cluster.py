@@ -17,6 +17,7 @@ from falaj.engine.controlplane.record import Record
 from falaj.engine.errors import EngineError
 from falaj.engine.extras import extras_of
 from falaj.engine.files import data_home
+from falaj.engine.oci import ensure as ensure_tool
 from falaj.sandbox.charts import library
 from falaj.stacks.command import installation
 from falaj.stacks.command.console import say
@@ -78,6 +79,8 @@ def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     names = (binaries.CORE, *controllers, *more)
     for name, folder in binaries.ensure(names).items():
         click.echo(f"{name} {binaries.built()[name].version}: {folder}")
+    if crds:
+        _have_helm()
 
 
 @cluster.command()
@@ -141,6 +144,7 @@ def up(
     if bare or real:
         found = library.add((), library.folder())
         click.echo(f"charts for stacks of the sandbox: {', '.join(each.name for each in found)}")
+        _have_helm()
     if controllers is None:
         controllers = () if real else binaries.CONTROLLERS
     definitions = addons.REAL_DEFINITIONS if real else addons.BARE_DEFINITIONS if bare else ()
@@ -161,6 +165,14 @@ def up(
             "`falaj cluster load` fills it"
         )
     click.echo(f"ready: export KUBECONFIG={plane.kubeconfig}")
+
+
+def _have_helm() -> None:
+    """Build what renders charts now: amid a preview nobody says what is waited for."""
+    try:
+        ensure_tool("helm")
+    except EngineError as error:
+        click.echo(f"warning: charts can't be rendered yet: {error}", err=True)
 
 
 def _install_missing(concern: str, *more: str) -> None:

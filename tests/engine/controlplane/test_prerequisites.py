@@ -163,15 +163,39 @@ def test_what_runs_beside_a_control_plane_depends_on_its_machines(
         added.append(folder)
         return []
 
+    built: list[str] = []
     monkeypatch.setattr(prerequisites, "install_missing", list)
     monkeypatch.setattr(prerequisites, "lacking", list)
     monkeypatch.setattr(cluster, "start", begin)
     monkeypatch.setattr(cluster.library, "add", add)
+    monkeypatch.setattr(cluster, "ensure_tool", built.append)
     given = ["up", *words, "--folder", str(tmp_path)]
     assert run(cluster.cluster, "falaj cluster", given) == 0
     assert started == [(controllers, definitions, webhooks)]
-    # Who brings a whole platform needs its charts.
+    # Who brings a whole platform needs its charts, and what renders them.
     assert bool(added) is (words != [])
+    assert built == (["helm"] if words else [])
+
+
+def test_a_control_plane_starts_where_nothing_can_render_charts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(tool: str) -> Path:
+        raise EngineError(f"{tool} is not on the PATH, and can't be built: no Go")
+
+    def begin(folder: Path, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(kubeconfig=folder / "kubeconfig")
+
+    def add(*_: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(cluster, "start", begin)
+    monkeypatch.setattr(cluster.library, "add", add)
+    monkeypatch.setattr(cluster, "ensure_tool", refuse)
+    assert run(cluster.cluster, "falaj cluster", ["up", "--bare", "--folder", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "charts can't be rendered yet: helm is not on the PATH" in told.err
+    assert "ready: export KUBECONFIG=" in told.out
 
 
 @pytest.mark.parametrize("number", ["-1", "9", "two"])
