@@ -36,14 +36,14 @@ from falaj.workloads.training import (
     quantisation,
 )
 from falaj.workloads.training import record as records
-from falaj.workloads.training.batches import Batches, PreparedData, features, prepare, windows
+from falaj.workloads.training.batches import PreparedData, features, prepare, windows
 from falaj.workloads.training.choice import choose
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.distillation import Distillation, Teacher
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.folds import Stopped
 from falaj.workloads.training.language import guess_nats, perplexity, tokens_a_character
-from falaj.workloads.training.layout import Grid, layout, parts_of_batch
+from falaj.workloads.training.layout import Grid, layout
 from falaj.workloads.training.loop import (
     PREDICTED_ROWS,
     Optimisation,
@@ -65,11 +65,10 @@ from falaj.workloads.training.progress import (
     duration,
     finite_or_none,
 )
-from falaj.workloads.training.shards import Shards
+from falaj.workloads.training.row_shares import RowShare
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
-from falaj.workloads.training.streamed import StreamedBatches
 from falaj.workloads.training.tensors import numbers_of, own_randomness
 
 if TYPE_CHECKING:
@@ -324,13 +323,15 @@ class Session:
             quantisation.prepare(module)
         divided = layout(parameters)
         self._grid = Grid(divided, team) if divided.is_divided else None
-        self._row_part = self._grid.row_part if self._grid else team.rank
+        self._share = RowShare.of_process(divided, self._grid, team)
         # What a normalisation counts is the leader's, unless all have to take part.
         counts = module.state_dict().keys() - {name for name, _ in module.named_parameters()}
         self._judges_with_others = team.processes > 1 and (self._grid is not None or not counts)
         inputs, labels = (tensor.to(team.device) for tensor in self._prepared.fit)
         self._validation = tuple(tensor.to(team.device) for tensor in self._prepared.validation)
-        self._batches = self._batches_of(inputs, labels, divided.row_parts)
+        self._batches = self._share.batches(
+            setting.dataset, self._prepared, (inputs, labels), parameters, team.device
+        )
         self._unsteady = frozenset[str]()
         if parameters.own is not None:
             self._unsteady = self._try_out(module.to(team.device), parameters.own, inputs, labels)
@@ -349,24 +350,6 @@ class Session:
         self._exporter: Exporter | None = None
         self._started = 0.0
         self._from_checkpoint = 0.0
-
-    def _batches_of(self, inputs: Tensor, labels: Tensor, parts: int) -> Batches:
-        """What gives the rows: those at hand, or those of a streamed dataset's shards."""
-        parameters, prepared = self._setting.parameters, self._prepared
-        dataset = self._setting.dataset
-        if dataset.stream is None:
-            return Batches(
-                inputs, labels, prepared.fit_weights,
-                batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
-                augmentation=prepared.augmentation, seed=parameters.seed,
-                rank=self._row_part, processes=parts, is_even=parameters.may_normalise,
-            )  # fmt: skip
-        return StreamedBatches(
-            Shards(dataset), prepared, self._team.device,
-            batch_size=parameters.batch_size, accumulation=parts_of_batch(parameters),
-            seed=parameters.seed, rank=self._row_part, processes=parts,
-            is_even=parameters.may_normalise,
-        )  # fmt: skip
 
     def _learned(self, module: nn.Module) -> int:
         """How many numbers are learned."""
@@ -673,7 +656,7 @@ class Session:
         inputs, labels, weights = self._validation
         counts = torch.ones(len(weights), device=weights.device)
         if self._judges_with_others:
-            inputs, labels, weights, counts = self._part_of(inputs, labels, weights, counts)
+            inputs, labels, weights, counts = self._share.of(inputs, labels, weights, counts)
         losses, figures, named = self._judged(inputs, labels)
         sums = torch.stack([
             (losses * weights * counts).sum().double(),
@@ -707,15 +690,6 @@ class Session:
         if task == "classification":
             return losses, [outputs.argmax(1) == labels], ["accuracy"]
         return losses, [row_losses(outputs, labels, task, 0.0)], ["rmse"]
-
-    def _part_of(self, *every: Tensor) -> list[Tensor]:
-        """This process's part of rows, as many as the others'; of the last tensor 0 for more."""
-        rows = len(every[0])
-        size = math.ceil(rows / layout(self._setting.parameters).row_parts)
-        index = torch.arange(size, device=every[0].device) + size * self._row_part
-        is_one = index < rows
-        *others, counts = (each[index.clamp(max=rows - 1)] for each in every)
-        return [*others, counts * is_one]
 
     def _restore(self) -> bool:
         """Go on from the leader's checkpoint, if it has a usable one; return whether it had.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from falaj.workloads.training.session import Session, Setting
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import open_start
 from falaj.workloads.training.stopping import StopRequest
+from tests.workloads.training.tracking_server import Store, serving
 
 WriteCsv = Callable[..., Path]
 Train = Callable[..., int]
@@ -34,6 +35,19 @@ class StopAfter(StopRequest):
     def asked(self) -> bool:
         self._looks -= 1
         return self._looks < 0
+
+
+@pytest.fixture
+def store() -> Store:
+    """What the tracking server at ``server`` has."""
+    return Store()
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[str]:
+    """The address of a tracking server."""
+    with serving(store) as url:
+        yield url
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,6 @@ from tests.workloads.training.test_tracking import RECORD
 from tests.workloads.training.tracking_server import Store, serving
 
 BEST = Best(1, 0.25, {"width": 8})
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def server(store: Store) -> Iterator[str]:
-    with serving(store) as url:
-        yield url
 
 
 def trial(sweep: Path, index: int, *, done: bool) -> None:

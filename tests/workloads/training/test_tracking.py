@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +58,6 @@ def _finish(output: Path) -> None:
 
 def _nobody(event: str, message: str) -> None:
     del event, message
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def server(store: Store) -> Iterator[str]:
-    with serving(store) as url:
-        yield url
 
 
 @pytest.mark.parametrize(("url", "reason"), [
