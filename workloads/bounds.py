@@ -174,6 +174,7 @@ TRAINING = {
     "checkpoint_every": Bound(1, 100_000, default=1),
     "checkpoint_steps": Bound(1, 1_000_000_000),
     "threads": Bound(1, 1_024),
+    "read_ahead": Bound(1, 10_000),
     "shard": Bound(1, 1_024, default=1),
     "tensor": Bound(1, _HEADS.high, default=1),
     "pipeline": Bound(1, _LAYERS.high, default=1),
@@ -184,6 +185,9 @@ TRAINING = {
     "lora_alpha": Bound(0.01, 10_000, whole=False),
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
+
+TUNING = {"seconds": Bound(5, 3_600, whole=False, default=60)}
+"""Of what measures settings of a training before it begins."""
 
 OPTIMIZATION = {
     "max_accuracy_drop": Bound(0, 100, whole=False, default=0.5),
