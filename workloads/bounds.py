@@ -174,6 +174,7 @@ TRAINING = {
     "checkpoint_every": Bound(1, 100_000, default=1),
     "checkpoint_steps": Bound(1, 1_000_000_000),
     "threads": Bound(1, 1_024),
+    "read_ahead": Bound(1, 10_000),
     "shard": Bound(1, 1_024, default=1),
     "tensor": Bound(1, _HEADS.high, default=1),
     "pipeline": Bound(1, _LAYERS.high, default=1),
@@ -191,6 +192,8 @@ VERSION_NUMBER = rf"[1-9][0-9]{{0,{len(str(REGISTRY['version'].high)) - 1}}}"
 """Regular expression of a version's number, as files, folders, tags and keys are named by one."""
 RECORD_DIGITS = len(str(REGISTRY["record"].high))
 """A record's number has as many in its tag."""
+TUNING = {"seconds": Bound(5, 3_600, whole=False, default=60)}
+"""Of what measures settings of a training before it begins."""
 
 OPTIMIZATION = {
     "max_accuracy_drop": Bound(0, 100, whole=False, default=0.5),

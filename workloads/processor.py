@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -31,3 +32,10 @@ def relevant_cpu_flags() -> list[str]:
     Empty where the system doesn't tell.
     """
     return sorted(_RELEVANT & cpu_flags())
+
+
+def cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

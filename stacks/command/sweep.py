@@ -33,7 +33,8 @@ _OWN: Final = "option."
 _CUT: Final = ("context", "vocabulary")
 #: Settings of a training that a sweep doesn't pass on as they are called: its own option,
 #: sections, what the dataset is cut by, and the tracking server, which the sweep itself sends to.
-_OTHERWISE: Final = frozenset({"seed", "options", "tracking"})
+#: Trials side by side would measure each other.
+_OTHERWISE: Final = frozenset({"seed", "options", "tracking", "tune"})
 #: Those that are passed on where they say something: sweeps had their folders before them.
 _ADDED: Final = {
     name: each.default.value

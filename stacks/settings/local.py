@@ -119,7 +119,6 @@ class TrainingSettings(
         leaving_out=(
             "dataset_digest",
             *PARTS,
-            "threads",
             "checkpoint_every",
             "tracking",
             "tracking_experiment",
@@ -525,6 +524,10 @@ def _check_division(training: TrainingSettings, *, is_text: bool) -> list[Findin
         found.append(Finding(above, reason, (Drop(("training", "processes")),)))
     if (reason := division.refuse_compression(training.compression, processes)) is not None:
         path = ("training", "compression")
+        found.append(Finding(path, reason, (Drop(path),)))
+    if training.tune and division.processes > 1:
+        path = ("training", "tune")
+        reason = "given true, but the model is divided (training.parallel); leave one of both out"
         found.append(Finding(path, reason, (Drop(path),)))
     return found if is_text else [*found, *_without_layers(training)]
 

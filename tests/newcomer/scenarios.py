@@ -68,6 +68,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-alerts": "tests/components/kubernetes run its module",
     ".venv/bin/pytest -m hypothesis --hypothesis-profile=search": "make test-all draws fewer",
     "python -m falaj.workloads.training run": "tests/workloads/training run it",
+    "python -m falaj.workloads.training tune": "tests/workloads/training/test_tuned_runs.py",
     **{
         f"python -m falaj.workloads.training track{options}": "tests/workloads/training run it"
         for options in ("", " --run FOLDER --tracking URL")

@@ -356,6 +356,11 @@ def test_only_a_text_s_model_is_divided_by_layers(
             "falaj:training.prune: given 0.5, but the model is divided (training.parallel)",
         ),
         (
+            {"tune": True, "parallel": {"shard": 2}},
+            "digits",
+            "falaj:training.tune: given true, but the model is divided (training.parallel)",
+        ),
+        (
             {"distilWeight": 0.5},
             "digits",
             "falaj:training.distilWeight: given 0.5, but there is no teacher (training.teacher)",

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from falaj.workloads.bounds import CHOICES, TRAINING
+from falaj.workloads.bounds import CHOICES, TRAINING, TUNING
 from falaj.workloads.chat import Template
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.exits import EXITS
@@ -88,6 +88,11 @@ def _refuse_ours(words: list[str]) -> None:
     for word in words:
         if word.partition("=")[0] in ("--dataset", "--output", "--progress", "--json", "--seed"):
             raise WorkloadError(f"{word} is an option of the sweep: leave it out after --")
+        if word.startswith("--tun"):
+            raise WorkloadError(
+                f"{word} after -- would measure beside other trials: measure before the sweep "
+                "(`python -m falaj.workloads.training tune`), and give what it proposes after --"
+            )
         if word.startswith(_TRACKING):
             raise WorkloadError(
                 f"{word} after -- would send each trial by itself: give --tracking before it to "
@@ -109,7 +114,9 @@ def main(arguments: list[str]) -> int:
             return _export(options)
         if options.command == "track":
             return _track(options)
-        return _run(options, arguments) if options.command == "run" else _run_sweep(options)
+        if options.command in ("run", "tune"):
+            return _run(options, arguments)
+        return _run_sweep(options)
 
     return status_of(chosen)
 
@@ -126,10 +133,37 @@ def build_parser() -> argparse.ArgumentParser:
         "them.",
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="dataset|run|sweep|trial|study|code|export|track"
+        dest="command",
+        required=True,
+        metavar="dataset|run|tune|sweep|trial|study|code|export|track",
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
-    _add_run(commands.add_parser("run", help="train a model on a snapshot"))
+    run = commands.add_parser("run", help="train a model on a snapshot")
+    _add_run(run)
+    add = run.add_argument
+    add("--output", type=Path, required=True, help="folder of this run")
+    add(
+        "--tune", action="store_true",
+        help="measure threads, processes, parts of a batch and reading ahead first, and take what "
+        "is faster; what is learned from stays the same",
+    )  # fmt: skip
+    add(
+        "--measured", type=Path, metavar="DIR",
+        help="keeps what --tune measured, by digest of data, model and machine, so that it isn't "
+        "measured again (default: each run measures)",
+    )  # fmt: skip
+    tune = commands.add_parser("tune", help="measure which settings of a run are faster here")
+    _add_run(tune)
+    add = tune.add_argument
+    add("--output", type=Path, help="taken, so that a run's options can be; nothing is written")
+    add(
+        "--change-batch", action="store_true",
+        help="try larger batches as well, which are another training",
+    )  # fmt: skip
+    add(
+        "--change-precision", action="store_true",
+        help="try what else the processor computes in as well, which is another training",
+    )  # fmt: skip
     _add_sweep(commands)
     export = commands.add_parser(
         "export", help="write a language model unencrypted, as Llama's weights in safetensors"
@@ -186,7 +220,6 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dataset", type=Path, required=True, help="a snapshot's folder")
-    add("--output", type=Path, required=True, help="folder of this run")
     add("--keyring", type=Path, help="key ring folder; model and checkpoint are then encrypted")
     add("--epochs", type=int, help="most passes over the rows (default: by family and size)")
     add("--batch-size", type=int, help="rows of a step over all processes (default: by family)")
@@ -216,7 +249,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--code-digest", metavar="SHA256", help="refuse other code than of this digest")
     _add_option(parser)
     add("--seed", type=int, default=0, help="default 0")
-    add("--processes", type=int, default=1, help="data-parallel processes (default 1)")
+    add("--processes", type=int, help="data-parallel processes (default 1)")
     add("--precision", **_CHOICES["precision"].argument, help="default: by the hardware")
     add(
         "--device",
@@ -224,6 +257,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="default: GPUs where there are enough",
     )
     add("--threads", type=int, help="CPU threads of a process (default: its share of the cores)")
+    add(
+        "--read-ahead", type=int, metavar="BATCHES",
+        help="of a streamed dataset, that wait for being learned from (default: as many as have "
+        "8,192 rows, 2 to 64)",
+    )  # fmt: skip
+    add(
+        "--tune-seconds", type=float, default=TUNING["seconds"].usual, metavar="S",
+        help="that measuring takes at most (default 60)",
+    )  # fmt: skip
     add(
         "--shard", type=int, default=1,
         help="processes that divide weights and optimiser among them (FSDP; default 1)",
@@ -438,16 +480,37 @@ def _track(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(options: argparse.Namespace, arguments: list[str]) -> int:
-    options.options = read_options(options.options)
-    requested = Requested(
-        **{name: getattr(options, name) for name in Requested.__dataclass_fields__}
-    )
+def requested_of(options: argparse.Namespace) -> Requested:
+    """Return the parameters that were given to ``run`` or ``tune``, checked.
+
+    Raises:
+        WorkloadError: one is out of its bounds.
+    """
+    values = {name: getattr(options, name) for name in Requested.__dataclass_fields__}
+    values["options"] = read_options(options.options)
+    if values["processes"] is None:
+        values["processes"] = int(TRAINING["processes"].usual)
+    requested = Requested(**values)
     check(requested)
+    return requested
+
+
+def _given(options: argparse.Namespace) -> frozenset[str]:
+    """The settings that were given, among those that are measured."""
+    names = ("threads", "processes", "accumulation", "read_ahead", "batch_size")
+    given = {name for name in names if getattr(options, name) is not None}
+    return frozenset(given | ({"precision"} if options.precision != "auto" else set()))
+
+
+def _run(options: argparse.Namespace, arguments: list[str]) -> int:
+    requested = requested_of(options)
+    TUNING["seconds"].check("--tune-seconds", options.tune_seconds)
     # Before torch is imported: that takes seconds in which a signal must not be lost.
     stop = StopRequest()
     stop.install()
-    from falaj.workloads.training.launcher import run  # noqa: PLC0415 - imports torch
+    from falaj.workloads.training import launcher  # noqa: PLC0415 - imports torch
 
+    if options.command == "tune":
+        return launcher.tune(options, requested, stop, arguments, fixed=_given(options))
     style = "json" if options.json else options.progress
-    return run(options, requested, style, stop, arguments)
+    return launcher.run(options, requested, style, stop, arguments, fixed=_given(options))

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -368,6 +368,7 @@ def _last_resume(arguments: list[str]) -> str:
 
 
 _ATTEMPTS = 3
+LOOPBACK_INTERFACE: Final = "lo0" if sys.platform == "darwin" else "lo"
 
 _RANK = 2
 """Columns of the two matrices that stand for a gradient's (PowerSGD)."""
@@ -568,7 +569,7 @@ def launch(arguments: list[str], processes: int, stop: StopRequest) -> int:
     for name in ("multiprocessing.api", "agent.server.api"):
         logging.getLogger(f"torch.distributed.elastic.{name}").setLevel(logging.CRITICAL)
     # All are on this machine: a host name that doesn't resolve must not matter.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACE)
     terminate_when_orphaned(stop)
     command = ["-m", "falaj.workloads.training", *arguments]
     again = [*command, "--resume", "auto"]  # the last one counts: never must not lose an attempt

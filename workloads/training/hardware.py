@@ -19,20 +19,33 @@ from falaj.workloads.training import tensors
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
 
 
+def gpus() -> int:
+    """Return how many GPUs can be used."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def precisions(device: str) -> tuple[str, ...]:
+    """Return what ``cpu`` or ``cuda`` computes in by itself."""
+    if device == "cuda":
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return ("float32", "bfloat16") if has_bfloat16 else ("float32", "float16")
+    return ("float32", "bfloat16") if cpu_flags() & _BFLOAT16_FLAGS else ("float32",)
+
+
 def resolve_device(requested: str, processes: int) -> str:
     """Return ``cpu`` or ``cuda``; ``auto`` takes GPUs where there is one for each process.
 
     Raises:
         WorkloadError: ``cuda`` was asked for and there are too few GPUs.
     """
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if requested == "cuda" and gpus < processes:
+    found = gpus()
+    if requested == "cuda" and found < processes:
         raise WorkloadError(
-            f"--device cuda with --processes {processes}: this machine offers {gpus} usable "
+            f"--device cuda with --processes {processes}: this machine offers {found} usable "
             "GPUs, and each process needs one; use --device cpu or fewer processes"
         )
     if requested == "auto":
-        return "cuda" if gpus >= processes else "cpu"
+        return "cuda" if found >= processes else "cpu"
     return requested
 
 
@@ -109,7 +122,7 @@ def make_deterministic(seed: int, threads: int) -> None:
 
 def describe(device: str) -> dict[str, Any]:
     """Return what the run's record says about the machine and the versions."""
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -120,7 +133,7 @@ def describe(device: str) -> dict[str, Any]:
         "cpu_flags": sorted(
             flag for flag in cpu_flags() if flag.startswith(("avx", "amx", "bf16", "sve"))
         ),
-        "gpus": gpus if device == "cuda" else [],
+        "gpus": names if device == "cuda" else [],
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
     }
 

@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,24 @@ import filelock
 import numpy as np
 
 from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
-from falaj.workloads.errors import HARDWARE, LOST, WorkloadError
+from falaj.workloads.errors import HARDWARE, LOST, STOPPED, WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import (
     batches,
-    distillation,
     distributed,
     hardware,
     language,
     lora,
     tracking,
+    tuning,
 )
 from falaj.workloads.training import record as records
 from falaj.workloads.training import start as starts
 from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.layout import check_layout
+from falaj.workloads.training.opened import open_start_of, open_teacher_of, read_code
 from falaj.workloads.training.options import (
     ALPHA_OF_A_RANK,
     DISTILLATION,
@@ -41,7 +43,7 @@ from falaj.workloads.training.options import (
     default_threads,
     family_defaults,
 )
-from falaj.workloads.training.own_code import OwnCode, find, read_folder
+from falaj.workloads.training.own_code import OwnCode
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress, listening
 from falaj.workloads.training.session import Session, Setting, report_finished
@@ -49,6 +51,8 @@ from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tracking import Destination
+from falaj.workloads.training.tuned import Tuner
+from falaj.workloads.training.tuning import StoppedError
 
 _LOCK = ".lock"
 STREAMED_CHECKPOINT_STEPS = 1_000
@@ -63,6 +67,8 @@ def run(
     style: str,
     stop: StopRequest,
     arguments: list[str],
+    *,
+    fixed: frozenset[str] = frozenset(),
 ) -> int:
     """Train as the command line says.
 
@@ -72,6 +78,7 @@ def run(
         style: of the progress, ``json`` or ``text``.
         stop: says when to stop.
         arguments: the command line, for further processes.
+        fixed: names of settings that were given, and that measuring leaves as they are.
 
     Returns:
         0, or one of `falaj.workloads.errors`.
@@ -84,10 +91,10 @@ def run(
         listening(options.metrics)
     destination = tracking.of_options(options)
     keyring = open_keyring(options.keyring)
-    code = _read_code(requested, options.code_digest)
+    code = read_code(requested, options.code_digest)
     dataset = open_dataset(options.dataset, keyring)
-    teacher = _open_teacher(requested, keyring, dataset)
-    start = _open_start(requested, keyring, dataset)
+    teacher = open_teacher_of(requested, keyring, dataset)
+    start = open_start_of(requested, keyring, dataset)
     parameters = resolve(requested, dataset, code, teacher, start)
     meeting = None
     if not distributed.is_member():
@@ -105,29 +112,108 @@ def run(
             _deliver(output, destination, progress)
             return 0
     make_folder(output)
+    tuner = Tuner(options, stop, arguments, fixed)
     if not distributed.is_member():
         if meeting is not None:
+            tuner.refuse_meeting()
             return distributed.take_part(arguments, meeting, stop)
-        if options.adopt is not None and options.resume == "auto":
-            with only_run(output):
-                found = records.take_over(output, identity, options.adopt, keyring)
-            if found is not None:
-                progress.emit("resume", f"taken over from {found}, where it was trained before")
-                report_finished(records.finished(output) or {}, output, progress)
-                _deliver(output, destination, progress)
-                return 0
-        if parameters.processes > 1:
-            return distributed.launch(arguments, parameters.processes, stop)
+        if _adopted(options, identity, keyring, progress):
+            _deliver(output, destination, progress)
+            return 0
+    setting = Setting(
+        dataset, parameters, output, keyring, identity, False, options.metrics, code, teacher,
+        start,
+    )  # fmt: skip
+    try:
+        tuned = _tuned(tuner, setting, progress, lambda: _resumes(options, keyring))
+    except StoppedError:
+        progress.emit("stopped", "stopped while settings were measured; run again to go on")
+        return STOPPED
+    if tuned is not None:
+        taken = replace(requested, **tuner.taken(tuned))
+        parameters = resolve(taken, dataset, code, teacher, start)
+    if not distributed.is_member() and parameters.processes > 1:
+        return distributed.launch(arguments, parameters.processes, stop)
     with only_run(output) if leads else contextlib.nullcontext():
-        resume = options.resume == "auto" and _has_checkpoint(output, keyring)
+        resume = _resumes(options, keyring)
         if leads and not resume:
             records.begin(output, identity, parameters.to_json(), dataset.digest)
-        setting = Setting(
-            dataset, parameters, output, keyring, identity, resume, options.metrics, code,
-            teacher, start,
-        )  # fmt: skip
+        setting = replace(setting, parameters=parameters, resume=resume, tuning=tuned)
         with tracking.following(output, destination if leads else None, progress.emit):
             return _train(setting, stop, progress)
+
+
+def _adopted(
+    options: argparse.Namespace, identity: str, keyring: KeyRing | None, progress: Progress
+) -> bool:
+    """Take over what was trained before, where that is asked for; return whether it was there."""
+    if options.adopt is None or options.resume != "auto":
+        return False
+    with only_run(options.output):
+        found = records.take_over(options.output, identity, options.adopt, keyring)
+    if found is None:
+        return False
+    progress.emit("resume", f"taken over from {found}, where it was trained before")
+    report_finished(records.finished(options.output) or {}, options.output, progress)
+    return True
+
+
+def _tuned(
+    tuner: Tuner, setting: Setting, progress: Progress, resumes: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """What is taken of settings that were measured: before, or now where that is asked for."""
+    if distributed.is_member():
+        return tuner.found(resume=resumes())
+    with only_run(setting.output):  # once a run that is ending has written its checkpoint
+        if resumes():
+            return tuner.found(resume=True)
+        if not tuner.is_asked:
+            (setting.output / tuning.FILE).unlink(missing_ok=True)
+            return None
+        found, words = tuner.take(setting.parameters, setting.dataset)
+    progress.emit("tune", words, taken=found["taken"])
+    return found
+
+
+def _resumes(options: argparse.Namespace, keyring: KeyRing | None) -> bool:
+    """Whether the run goes on from its checkpoint."""
+    path = artifact_path(options.output / records.CHECKPOINT, keyring)
+    return options.resume == "auto" and path.exists()
+
+
+def tune(
+    options: argparse.Namespace,
+    requested: Requested,
+    stop: StopRequest,
+    arguments: list[str],
+    *,
+    fixed: frozenset[str],
+) -> int:
+    """Measure settings of a run, and tell which are better; trains nothing.
+
+    Args:
+        options: the parsed command line.
+        requested: the parameters that were given.
+        stop: says when to stop.
+        arguments: the command line, for the process that measures.
+        fixed: names of settings that were given, and stay.
+
+    Raises:
+        WorkloadError: the data, the parameters or the machine can't be used.
+    """
+    if distributed.is_member() or distributed.from_environment(os.environ, requested.processes):
+        raise WorkloadError(
+            "tune measures on one machine, and here a launcher or a cluster joins several "
+            "processes: run it by itself on one of the machines"
+        )
+    keyring = open_keyring(options.keyring)
+    code = read_code(requested, options.code_digest)
+    dataset = open_dataset(options.dataset, keyring)
+    teacher = open_teacher_of(requested, keyring, dataset)
+    start = open_start_of(requested, keyring, dataset)
+    parameters = resolve(requested, dataset, code, teacher, start)
+    check_layout(parameters, dataset.family)
+    return Tuner(options, stop, arguments, fixed).tell(parameters, dataset)
 
 
 def _deliver(output: Path, destination: Destination | None, progress: Progress) -> None:
@@ -156,35 +242,6 @@ def track(output: Path, destination: Destination) -> str:
             ) from error
 
 
-def _open_teacher(
-    requested: Requested, keyring: KeyRing | None, dataset: Dataset
-) -> Teacher | None:
-    distillation.check_options(requested, dataset.task)
-    if requested.teacher is None:
-        return None
-    return distillation.open_teacher(requested.teacher, keyring, dataset)
-
-
-def _open_start(requested: Requested, keyring: KeyRing | None, dataset: Dataset) -> Start | None:
-    if requested.start is None:
-        return None
-    return starts.open_start(requested.start, keyring, dataset)
-
-
-def _read_code(requested: Requested, expected: str | None) -> OwnCode | None:
-    """The code of a team's own model; refuses what was changed since its digest was taken."""
-    if requested.code is None:
-        return None
-    code = read_folder(requested.code)
-    find(code, requested.model)
-    if expected is not None and code.digest != expected:
-        raise WorkloadError(
-            f"the code in {requested.code} was changed since this training was planned: run again "
-            "to train with what is there now"
-        )
-    return code
-
-
 def resolve(
     requested: Requested,
     dataset: Dataset,
@@ -206,6 +263,7 @@ def resolve(
         values["learning_rate"] = LOW_RANK_RATE
     rows = int(dataset.description["rows"]["train"])
     values["checkpoint_steps"] = requested.checkpoint_steps or 0
+    values["read_ahead"] = requested.read_ahead or 0
     values["code"] = code.digest if code is not None else ""
     own = code is not None
     values["teacher"] = teacher.digest if teacher is not None else ""
@@ -271,6 +329,11 @@ def _check_text(requested: Requested, dataset: Dataset) -> None:
 def _check_stream(requested: Requested, dataset: Dataset, values: dict[str, Any]) -> None:
     """Refuse what has to be known of all rows before one is learned from, and choose none."""
     if dataset.stream is None:
+        if requested.read_ahead is not None:
+            raise WorkloadError(
+                f"--read-ahead {requested.read_ahead} is of datasets that are read while they are "
+                "learned from, and the rows of this one are in memory: leave it out"
+            )
         return
     if requested.class_weights not in ("auto", "none"):
         raise WorkloadError(
@@ -333,10 +396,6 @@ def _train(setting: Setting, stop: StopRequest, progress: Progress) -> int:
         raise
     finally:
         distributed.leave()
-
-
-def _has_checkpoint(output: Path, keyring: KeyRing | None) -> bool:
-    return artifact_path(output / records.CHECKPOINT, keyring).exists()
 
 
 @contextlib.contextmanager

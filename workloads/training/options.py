@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from falaj.workloads.bounds import CHOICES, DECODER, IMAGE_NETWORKS, TRAINING
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.processor import cores
 from falaj.workloads.training import language
 from falaj.workloads.training.decoder_size import DECODER_WIDTH, DEFAULT_SIZE, DecoderSize
 from falaj.workloads.training.own_code import OwnModel, check_name, check_options
@@ -18,7 +18,7 @@ from falaj.workloads.training.snapshot import digest
 _CHOICES = CHOICES["training"]
 _WITHOUT_EFFECT = {
     "processes", "threads", "device", "accumulation", "checkpoint_every", "checkpoint_steps",
-    "shard", "tensor", "pipeline", "recompute",
+    "shard", "tensor", "pipeline", "recompute", "read_ahead",
 }  # fmt: skip
 
 DISTILLATION = {name: TRAINING[name].usual for name in ("distil_temperature", "distil_weight")}
@@ -59,6 +59,7 @@ class Requested:
     checkpoint_every: int = int(TRAINING["checkpoint_every"].usual)
     checkpoint_steps: int | None = None
     threads: int | None = None
+    read_ahead: int | None = None
     shard: int = 1
     tensor: int = 1
     pipeline: int = 1
@@ -106,6 +107,7 @@ class Parameters:
         checkpoint_every: epochs between checkpoints.
         checkpoint_steps: steps between checkpoints within an epoch; 0: there are none within it.
         threads: CPU threads of each process.
+        read_ahead: batches of a streamed dataset that wait at most; 0: by their rows.
         shard: processes that each hold a part of weights, gradients and the optimiser's numbers.
         tensor: processes that each hold a part of every layer's matrices.
         pipeline: processes that each hold a part of the layers.
@@ -144,6 +146,7 @@ class Parameters:
     checkpoint_every: int
     threads: int
     checkpoint_steps: int = 0
+    read_ahead: int = 0
     layers: int = 0
     heads: int = 0
     key_value_heads: int = 0
@@ -198,7 +201,7 @@ class Parameters:
             without |= {"teacher", *DISTILLATION}
         if not self.lora_rank:
             without |= LOW_RANK
-        unused = ("prune", "quantisation_aware", "start", "checkpoint_steps")
+        unused = ("prune", "quantisation_aware", "start", "checkpoint_steps", "read_ahead")
         without |= {name for name in unused if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in without}
 
@@ -278,10 +281,7 @@ def default_threads(processes: int, batch_size: int) -> int:
     """
     if batch_size <= _ONE_THREAD_ROWS:
         return 1
-    available = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    )
-    return max(1, min(4, (available or 1) // processes))
+    return max(1, min(4, cores() // processes))
 
 
 def family_defaults(

@@ -59,7 +59,7 @@ class RowShare:
             Shards(dataset), prepared, device,
             batch_size=parameters.batch_size, accumulation=accumulation,
             seed=parameters.seed, rank=self.part, processes=self.parts,
-            is_even=parameters.may_normalise,
+            is_even=parameters.may_normalise, ahead=parameters.read_ahead,
         )  # fmt: skip
 
     def of(self, *every: Tensor) -> list[Tensor]:

@@ -6,6 +6,7 @@ import copy
 import datetime
 import json
 import math
+import statistics
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,6 +91,7 @@ class Setting:
         code: of a team's own model; None: the model is one of ours.
         teacher: whose answers are learned; None: nobody's.
         start: the weights that it begins with; None: they are drawn.
+        tuning: what was measured before it began; None: nothing was.
     """
 
     dataset: Dataset
@@ -102,8 +104,11 @@ class Setting:
     code: OwnCode | None = None
     teacher: Teacher | None = None
     start: Start | None = None
+    tuning: dict[str, Any] | None = None
 
 
+_LONGER = 4
+"""Times as long that is measured at most where rows are read ahead."""
 _EXPORTED_ROWS = 3
 """Other than the two that a model is exported with: one that counts on those is found out."""
 
@@ -504,10 +509,14 @@ class Session:
         return True
 
     def _lineage(self) -> dict[str, Any]:
-        """What the record says of the weights that it began with, and of what is added to them."""
+        """What the record says of what was measured before, and of the weights that it began with.
+
+        And of what is added to those.
+        """
         setting = self._setting
+        measured = {} if setting.tuning is None else {"tuning": setting.tuning}
         if setting.start is None:
-            return {}
+            return measured
         module = self._fresh()
         setting.start.fill(module)
         found = evaluate(
@@ -516,7 +525,8 @@ class Session:
         )  # fmt: skip
         name = records.FIRST[setting.dataset.task]
         start = {**setting.start.to_json(), "before": {name: found[name]}}
-        return {"start": start, **({"lora": self._adapted} if self._adapted else {})}
+        lora_of = {"lora": self._adapted} if self._adapted else {}
+        return {**measured, "start": start, **lora_of}
 
     def _smaller(self, module: nn.Module) -> PreparedData:
         """Take out of the network what was held at 0; return the data with what it is then."""
@@ -550,14 +560,7 @@ class Session:
             if is_asked:
                 position.loss, position.gradient_norm = float(loss), float(norm)
                 return False
-            step_loss, step_norm = self._optimisation.step(order, position.epoch, position.step)
-            step_loss = self._team.sum(step_loss)
-            if self._optimisation.has_diverged(step_loss, step_norm):
-                place = f"{self._place}, step {position.step + 1} of {self._batches.steps}"
-                reason = self._optimisation.watch.step(place, loss=float(step_loss))
-                # The first process speaks for all, and one that knows the layer for itself.
-                found = self._optimisation.watch.has_found
-                raise CodeError(reason) if found else WorkloadError(reason)
+            step_loss, step_norm = self._step(order)
             loss += step_loss
             norm += step_norm
             position.step += 1
@@ -570,6 +573,82 @@ class Session:
         if last or position.epoch % parameters.checkpoint_every == 0:
             self._checkpoint()
         return True
+
+    def _step(self, order: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Learn from the batch that is next; return its loss, of all processes, and its norm."""
+        position = self._position
+        loss, norm = self._optimisation.step(order, position.epoch, position.step)
+        loss = self._team.sum(loss)
+        if self._optimisation.has_diverged(loss, norm):
+            place = f"{self._place}, step {position.step + 1} of {self._batches.steps}"
+            reason = self._optimisation.watch.step(place, loss=float(loss))
+            # The first process speaks for all, and one that knows the layer for itself.
+            found = self._optimisation.watch.has_found
+            raise CodeError(reason) if found else WorkloadError(reason)
+        return loss, norm
+
+    def measure(self, seconds: float, *, warm: int) -> tuple[float, float]:
+        """Learn from the first batches, as `run` does, and keep nothing; all processes must.
+
+        Args:
+            seconds: that steps are timed for; one step at least.
+            warm: steps before that; where they take longer than ``seconds``, they are timed.
+
+        Returns:
+            Rows a second, and the share of the time in which this process waited for rows. Steps
+            count by their median, which what else the machine does now and then doesn't change; on
+            a GPU, which goes on while the next one is prepared, and where rows are read
+            meanwhile, whose waits come seldom, by their mean.
+        """
+        is_on_gpu = self._team.device.type == "cuda"
+        least, longest = 1, seconds
+        if isinstance(self._batches, StreamedBatches):
+            # What was read ahead at the begin has to be used up.
+            least, longest = 2 * self._batches.ahead, _LONGER * seconds
+        if isinstance(self._optimisation, Optimisation):
+            self._optimisation.begin_epoch(0)
+        self._optimisation.pace.begin_epoch()
+        first = self._timed(most=warm, least=1, seconds=seconds, longest=seconds)
+        if is_on_gpu:
+            torch.cuda.synchronize()
+        begin, end = self._batches.bounds(0)
+        if len(first) < warm:
+            # A single step takes longer than what its beginning costs more than others.
+            share = self._optimisation.pace.end_epoch()["rows_share"]
+            return (end - begin) * len(first) / sum(first), share
+        self._optimisation.pace.begin_epoch()
+        begun = time.perf_counter()
+        timed = self._timed(most=None, least=least, seconds=seconds, longest=longest)
+        if is_on_gpu:
+            torch.cuda.synchronize()
+        mean = (time.perf_counter() - begun) / len(timed)
+        is_mean = is_on_gpu or isinstance(self._batches, StreamedBatches)
+        of_step = mean if is_mean else statistics.median(timed)
+        self._batches.close()
+        return (end - begin) / of_step, self._optimisation.pace.end_epoch()["rows_share"]
+
+    def _timed(
+        self, *, most: int | None, least: int, seconds: float, longest: float
+    ) -> list[float]:
+        """Do steps until so many seconds are over; return how long each took.
+
+        ``longest`` instead, as long as there were fewer than ``least``.
+        """
+        position, found = self._position, list[float]()
+        begun = last = time.perf_counter()
+        while len(found) != most:
+            order = self._batches.order(position.epoch)
+            while len(found) != most and position.step < self._batches.steps:
+                self._step(order)
+                position.step += 1
+                last, before = time.perf_counter(), last
+                found.append(last - before)
+                limit = seconds if len(found) >= least else longest
+                if self._team.any(last - begun > limit):
+                    return found
+            if position.step == self._batches.steps:
+                position.epoch, position.step = position.epoch + 1, 0
+        return found
 
     @property
     def _place(self) -> str:

@@ -105,6 +105,11 @@ class StreamedBatches(Batches):
         prepared: what fits them; its ``fit`` are rows that are at hand.
         device: that shares are on.
         batch_size, accumulation, seed, rank, processes, is_even: as of `Batches`.
+        ahead: batches that wait for being learned from, at most. Default (0): as many as have
+            8,192 rows, 2 to 64.
+
+    Attributes:
+        ahead: likewise.
 
     Raises:
         WorkloadError: so many processes can't share the rows.
@@ -122,6 +127,7 @@ class StreamedBatches(Batches):
         rank: int,
         processes: int,
         is_even: bool,
+        ahead: int = 0,
     ) -> None:
         # A process without a row computes one at weight 0: one that is at hand.
         super().__init__(
@@ -134,6 +140,8 @@ class StreamedBatches(Batches):
         self._lanes = lanes_of(rank, processes)
         self._counts = shards.rows
         self._reader = _Reader(shards, prepared.preprocessing, prepared.target_scale)
+        rows = max(1, self._batch_size // self._processes)
+        self.ahead = ahead or min(max(_AHEAD_ROWS // rows, _LEAST_AHEAD), _MOST_AHEAD)
         self._ahead: Ahead[_Made] | None = None
         self._due = (-1, -1)
 
@@ -179,9 +187,7 @@ class StreamedBatches(Batches):
         """This process's rows of a batch; where others were expected, they are read anew."""
         if self._ahead is None or self._due != (epoch, step):
             self.close()
-            rows = max(1, self._batch_size // self._processes)
-            depth = min(max(_AHEAD_ROWS // rows, _LEAST_AHEAD), _MOST_AHEAD)
-            self._ahead = Ahead(self._walk(epoch, step), depth)
+            self._ahead = Ahead(self._walk(epoch, step), self.ahead)
         made = self._ahead.next()
         self._due = (epoch, step + 1) if step + 1 < self.steps else (epoch + 1, 0)
         return made

@@ -120,6 +120,18 @@ class TrainingRunArgs(KeptArgs, TrackingArgs):
     """Precision of the arithmetic; ``auto`` decides by the hardware."""
     threads: NotRequired[Annotated[Input[int] | None, bound("training", "threads"), REPLACES]]
     """CPU threads of each process. Default: its share of the cores."""
+    accumulation: NotRequired[Annotated[Input[int] | None, bound("training", "accumulation")]]
+    """Parts that a batch is computed in one after another, which takes less memory. A change of it
+    trains nothing again, as with the next two. Default: batches are whole."""
+    read_ahead: NotRequired[Annotated[Input[int] | None, bound("training", "read_ahead")]]
+    """Batches of a streamed dataset that wait for being learned from, at most. Default: by the
+    batches' rows."""
+    tune: NotRequired[Annotated[Input[bool] | None, Default(value=False)]]
+    """Measure ``threads``, ``processes``, ``accumulation`` and ``read_ahead`` for a minute before
+    training, those of them that aren't given (of processes: where it is 1), and take what is
+    faster by more than its noise. What is learned from stays the same. What was tried and taken
+    stands in the run's record; for the same data, model and machine it is measured once. Not of a
+    divided model."""
     teacher: NotRequired[Annotated[Input[str] | None, PATH]]
     """Folder of a finished run on the same dataset, whose answers are learned as well (knowledge
     distillation), as a smaller network may do. Sealed by the same key ring. Default: there is

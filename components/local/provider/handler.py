@@ -51,6 +51,11 @@ class Site:
         return self.path / "runs"
 
     @property
+    def measured(self) -> Path:
+        """What was measured of settings of trainings, by digest of data, model and machine."""
+        return self.path / "measured"
+
+    @property
     def registry(self) -> Path:
         """Published packages."""
         return self.path / "registry"

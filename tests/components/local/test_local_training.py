@@ -262,6 +262,9 @@ def test_another_hyperparameter_is_another_run(change: dict[str, Any], tmp_path:
     "change",
     [
         {"checkpointEvery": 5},
+        {"accumulation": 2},
+        {"readAhead": 8},
+        {"tune": True},
         {"keyring": "/k"},
         {"dataset": "/e"},
         {"shard": 2},
@@ -398,6 +401,9 @@ def test_a_package_of_no_known_dataset_is_compared_without_one(tmp_path: Path) -
     [
         ({"prune": 0.95}, "prune", "allowed: a number from 0 to 0.9"),
         ({"quantisationAware": "yes"}, "quantisationAware", "given 'yes'"),
+        ({"tune": "yes"}, "tune", "given 'yes'"),
+        ({"tune": True, "shard": 2, "processes": 2}, "tune", "and here one is divided"),
+        ({"readAhead": 0}, "readAhead", "allowed: a whole number from 1 to"),
         ({"distilWeight": 0.5}, "distilWeight", "is of a teacher's answers, and 'teacher' is"),
         ({"distilTemperature": 2.0}, "distilTemperature", "is of a teacher's answers"),
         ({"teacher": "/nowhere"}, "teacher", "given /nowhere, which holds no finished run: No"),
@@ -424,7 +430,7 @@ def test_what_makes_networks_smaller_is_refused_where_it_can_not(
 def test_what_makes_nothing_smaller_is_no_change_of_an_earlier_run(tmp_path: Path) -> None:
     handler = TrainingRunHandler()
     (tmp_path / "record.json").write_text("{}")
-    usual = {"prune": 0.0, "quantisationAware": False, "teacher": None}
+    usual = {"prune": 0.0, "quantisationAware": False, "tune": False, "teacher": None}
     before = {**INPUTS, "retain": False, "path": str(tmp_path)}
     assert handler.diff(before, handler.check({**INPUTS, **usual}, {})) == {}
     assert run_digest(handler.check({**INPUTS, **usual}, {})) == run_digest(INPUTS)
@@ -439,6 +445,22 @@ def told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
     return told
+
+
+@pytest.mark.parametrize(("processes", "told"), [(1, False), (2, True)])
+def test_settings_are_measured_once_for_a_site(
+    processes: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, words = TrainingRunHandler(), told_to_nobody(monkeypatch)
+    place = tmp_path / "site"
+    asked = {"tune": True, "processes": processes, "site": str(place), "accumulation": 2}
+    inputs = handler.check({**INPUTS, **asked}, {})
+    with pytest.raises(machine.LocalError, match="without a record"):
+        handler.create(Context("create"), inputs)
+    assert f"--tune --measured {place / 'measured'}" in words[0]
+    assert ("--processes" in words[0]) is told
+    assert "--accumulation 2" in words[0]
+    assert run_digest(inputs) == run_digest({**inputs, "tune": None, "accumulation": None})
 
 
 def test_another_teacher_is_another_run_of_which_the_trainer_is_told(

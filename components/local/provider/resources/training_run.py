@@ -16,7 +16,7 @@ from falaj.components.local.machine import InvalidInput, InvalidInputsError, Loc
 from falaj.components.local.provider import workloads
 from falaj.components.local.provider.beginnings import weights_sha256
 from falaj.components.local.provider.fields import flag, optional, text, whole
-from falaj.components.local.provider.handler import Change, Context, Handler
+from falaj.components.local.provider.handler import Change, Context, Handler, Site
 from falaj.components.specification.parallel import PARTS, division_of
 from falaj.components.specification.property_names import camel
 from falaj.wire.documents import is_mapping, mapping
@@ -77,7 +77,8 @@ class TrainingRunHandler(Handler):
         """A model of one's own and its code must be there; the code's digest becomes an input."""
         checked = super().check(given, old)
         _check_division(checked)
-        for key in (*_IN_PLACE, "compression", "prune", "quantisationAware", "loraMatrices"):
+        usual = ("compression", "prune", "quantisationAware", "loraMatrices", "tune")
+        for key in (*_IN_PLACE, *usual):
             # Said or not, it is the same: a run that was made before there was a choice stays.
             if checked[key] == self.table[key].default:
                 del checked[key]
@@ -141,6 +142,11 @@ class TrainingRunHandler(Handler):
         values["model"], values["code"] = optional(inputs, "model"), optional(inputs, "code")
         values["code-digest"] = optional(inputs, "codeSha256")
         values["checkpoint-every"] = optional(inputs, "checkpointEvery")
+        values["accumulation"] = optional(inputs, "accumulation")
+        values["read-ahead"] = optional(inputs, "readAhead")
+        tuned = _tuned(inputs, site)
+        if tuned and values["processes"] == 1:
+            values["processes"] = None  # where it is given, it isn't measured
         values |= {option: optional(inputs, option) for option in _IN_PLACE}
         values |= {option: optional(inputs, option) for option in ("keyring", "teacher", "start")}
         arguments = [
@@ -150,7 +156,7 @@ class TrainingRunHandler(Handler):
             "--adopt", str(site.runs),
             "--progress", "json",
         ]  # fmt: skip
-        arguments += _tracking(inputs)
+        arguments += [*tuned, *_tracking(inputs)]
         progress = _Progress(context)
         workloads.run(
             context,
@@ -199,6 +205,11 @@ class TrainingRunHandler(Handler):
             machine.remove_tree(folder)
 
 
+def _tuned(inputs: Values, site: Site) -> list[str]:
+    """Options that have settings measured first, where that is asked for."""
+    return ["--tune", "--measured", str(site.measured)] if flag(inputs, "tune") else []
+
+
 def _tracking(inputs: Values) -> list[str]:
     names = TrackingArgs.__annotations__
     return workloads.tracking_options({each: inputs.get(camel(each)) for each in names})
@@ -228,6 +239,11 @@ def _check_division(checked: Values) -> None:
         "processes": division.refuse_processes(processes),
         "compression": division.refuse_compression(text(checked, "compression"), processes),
     }
+    if flag(checked, "tune") and division.processes > 1:
+        found["tune"] = (
+            "measures models that each process has whole, and here one is divided; leave one of "
+            "both out"
+        )
     errors = [InvalidInput(key, reason) for key, reason in found.items() if reason is not None]
     if errors:
         raise InvalidInputsError(errors)
