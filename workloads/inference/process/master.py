@@ -19,11 +19,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from prometheus_client.core import Metric
@@ -45,14 +45,14 @@ from falaj.workloads.inference.metrics import Totals
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.process.companion import Companion, Process
+from falaj.workloads.inference.process.further import Asked, FurtherModels
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.inference.process.outage import Outage
+from falaj.workloads.inference.process.pointer import Pointer
 from falaj.workloads.inference.process.roles import CANDIDATE, SERVER, SHADOW
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.inference.shadow.standing import Shadow
-from falaj.workloads.registry.alias_list import ALIASES
-from falaj.workloads.registry.keyring import VERIFIES, KeyRing
-from falaj.workloads.registry.store import AUDIT, Store
+from falaj.workloads.registry.keyring import KeyRing
 
 
 class StateFile:
@@ -76,6 +76,8 @@ class StateFile:
         numbers: Mapping[str, int],
         shadow: Mapping[str, Any] | None,
         experiment: Mapping[str, Any] | None,
+        models: Mapping[str, Any],
+        models_numbers: Mapping[str, Any],
     ) -> None:
         """Write the state, unless nothing in it has changed."""
         facts: dict[str, Any] = {
@@ -89,6 +91,8 @@ class StateFile:
             "aliases_numbers": dict(numbers),
             "shadow": shadow,
             "experiment": experiment,
+            "models": models,
+            "models_numbers": models_numbers,
         }
         if facts == self._written:
             return
@@ -186,6 +190,8 @@ class WorkerHandle:
         a runtime beside."""
         self.signature: Mapping[str, Any] = {}
         """What its requests and answers are."""
+        self.further: Mapping[str, Mapping[str, Any]] = {}
+        """What became of each further model in it."""
         self.share = 0.0
         """Of its answered requests, that it was told to copy."""
         self.stands: dict[str, Any] = {}
@@ -204,7 +210,12 @@ class WorkerHandle:
         }  # fmt: skip
 
     async def start(
-        self, listener: socket.socket, path: str, configuration: bytes, role: str = SERVER
+        self,
+        listener: socket.socket,
+        path: str,
+        configuration: bytes,
+        role: str = SERVER,
+        further: Mapping[str, Asked] | None = None,
     ) -> None:
         """Start the process and send it its configuration, and what it is there for."""
         ours, theirs = socket.socketpair()
@@ -227,6 +238,7 @@ class WorkerHandle:
         document = {
             "path": path, "settings": configuration.decode(), "version": self.version,
             "role": role,
+            "further": {name: asdict(each) for name, each in (further or {}).items()},
         }  # fmt: skip
         self._channel.send(channel.CONFIGURE, orjson.dumps(document))
         self._watch = asyncio.create_task(self._watch_process())
@@ -247,7 +259,7 @@ class WorkerHandle:
         if kind == channel.READY:
             report = orjson.loads(payload)
             self.manifest, self.engine = report["manifest"], report["engine"]
-            self.signature = report["signature"]
+            self.signature, self.further = report["signature"], report["further"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")
@@ -361,6 +373,8 @@ class Generation:
     workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
     signature: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What their requests and answers are."""
+    further: Mapping[str, Asked] = field(default_factory=dict[str, Asked])
+    """Which versions of further models they are to have."""
 
 
 class Master:
@@ -399,6 +413,8 @@ class Master:
         self._before = _last_state(self.settings.state)
         self._pointer = Pointer(self._before.get("aliases_numbers"))
         self._second_pointer = Pointer(None)
+        self._further = FurtherModels(self._before.get("models_numbers"))
+        self._told_further: dict[str, tuple[Any, ...]] = {}
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -448,7 +464,9 @@ class Master:
         self._logs.event("started", service=self.settings.name, port=self._port, pid=os.getpid())
         self._write_state()
         version = self._pointer.version(self.settings)
-        generation = Generation(self.settings, version, self._wish(self.settings, version), bound)
+        further = self._further.ask(self.settings)
+        wish = self._wish(self.settings, version, further)
+        generation = Generation(self.settings, version, wish, bound, further=further)
         problem = await self._load(generation)
         if self._leaving:
             return
@@ -496,11 +514,14 @@ class Master:
 
     # -- versions ----------------------------------------------------------------------------
 
-    def _wish(self, wanted: Settings, version: int) -> tuple[object, ...]:
+    def _wish(
+        self, wanted: Settings, version: int, further: Mapping[str, Asked]
+    ) -> tuple[object, ...]:
         """Return what the workers depend on: a difference calls for new ones."""
         tls = wanted.tls
         files = (tls.certificate, tls.private_key, tls.client_ca, wanted.auth.jwks)
-        return (wanted.digest, version, *(fingerprint(path) for path in files if path))
+        others = tuple((name, each.version) for name, each in further.items())
+        return (wanted.digest, version, others, *(fingerprint(path) for path in files if path))
 
     async def _follow(self) -> None:
         """Look at the configuration and the alias, and move to what they ask for."""
@@ -511,7 +532,8 @@ class Master:
         try:
             wanted = settings.read(self.path)
             version = self._pointer.version(wanted)
-            wish = self._wish(wanted, version)
+            further = self._further.ask(wanted)
+            wish = self._wish(wanted, version, further)
         except WorkloadError as error:
             self._complain(str(error))
             return
@@ -519,6 +541,7 @@ class Master:
             if wish == current.wish:
                 # What failed before may be asked for again, and is then tried again.
                 self._failed_wish = None
+                self._tell_further()
                 self._complain(None)
             return
         try:
@@ -527,7 +550,7 @@ class Master:
             self._failed_wish = wish
             self._complain(str(error))
             return
-        generation = Generation(wanted, version, wish, bound)
+        generation = Generation(wanted, version, wish, bound, further=further)
         problem = await self._load(generation)
         if problem is None and not self._leaving:
             self._failed_wish = None
@@ -636,7 +659,10 @@ class Master:
         )
 
     async def _ready(self, worker: WorkerHandle, generation: Generation) -> bool:
-        await worker.start(generation.listener, str(self.path), generation.settings.content)
+        await worker.start(
+            generation.listener, str(self.path), generation.settings.content,
+            further=generation.further,
+        )  # fmt: skip
         return await worker.reach("ready", seconds=generation.settings.limits.load_seconds)
 
     def _switch(self, generation: Generation) -> None:
@@ -654,6 +680,10 @@ class Master:
             "serving", model=self.settings.model, version=generation.version,
             engine=generation.workers[0].engine,
         )  # fmt: skip
+        self._further.switched(
+            generation.settings, [worker.further for worker in generation.workers]
+        )
+        self._tell_further()
         old = before.workers if before is not None else []
         self._draining += old
         self._spawn(self._hand_over(generation.workers, old, generation.settings))
@@ -712,6 +742,26 @@ class Master:
             *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
         )
 
+    # -- further models ----------------------------------------------------------------------
+
+    def _tell_further(self) -> None:
+        """Tell of further models that can be asked now, or can't, and why."""
+        facts = self._further.facts()
+        self._totals.further = {name: each["version"] for name, each in facts.items()}
+        told = {name: (each["version"], each["error"]) for name, each in facts.items()}
+        for name, (version, error) in told.items():
+            if self._told_further.get(name) == (version, error):
+                continue
+            state = facts[name]["state"]
+            if error is not None:
+                rest = "can't be asked" if version is None else f"stays at version {version}"
+                print(f"error: the model {name} {rest}: {error}", file=sys.stderr, flush=True)
+            self._event(
+                "further model", model=name, version=version, state=state,
+                **({"reason": error} if error is not None else {}),
+            )  # fmt: skip
+        self._told_further = told
+
     # -- a second version --------------------------------------------------------------------
 
     def _companion(
@@ -769,11 +819,14 @@ class Master:
             self._totals.dropped_lines = logs.dropped
         elif kind == channel.COUNTERS:
             counted = orjson.loads(payload)
+            for name, each in counted.pop("further", {}).items():
+                self._totals.update(worker.pid, each["version"], each["counts"], name)
             self._totals.update(worker.pid, worker.version, counted, worker.model)
         elif kind == channel.METRICS_REQUEST:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
-            worker.answer(payload[:8], orjson.dumps(self._totals.by_version()))
+            found = self._totals.by_version(payload[8:].decode())
+            worker.answer(payload[:8], orjson.dumps(found))
         elif kind == channel.SHADOW_COPY:
             self._shadow.take(worker.model, worker.version, payload)
         elif kind == channel.SHADOW_MISSED:
@@ -874,6 +927,8 @@ class Master:
             numbers=self._pointer.numbers,
             shadow=self._seldom[SHADOW].of(self._shadow.facts()),
             experiment=self._seldom[CANDIDATE].of(self._experiment.facts()),
+            models=self._further.facts(),
+            models_numbers=self._further.numbers,
         )
 
 
@@ -897,65 +952,6 @@ class Seldom:
             return before
         self._told, self._written = facts, now
         return facts
-
-
-class Pointer:
-    """Asks the registry for which version the alias stands, where something has changed.
-
-    Args:
-        seen: the highest numbers of lists that a master before this one has seen, by model: each
-            has its own count. None: none.
-    """
-
-    def __init__(self, seen: object) -> None:
-        known = cast("dict[str, object]", seen) if isinstance(seen, dict) else {}
-        self.numbers = {model: each for model, each in known.items() if type(each) is int}
-        self._asked: tuple[object, ...] = ()
-        self._none: tuple[object, ...] = ()
-        self._version = 0
-
-    def optional(self, wanted: Settings, alias: str) -> int | None:
-        """Return the version that another alias than the service's stands for; None: it has none.
-
-        A list that isn't what was signed is told of where the service's own alias is asked for.
-        """
-        asked = self._asks(wanted, alias)
-        if asked == self._none:
-            return None
-        try:
-            return self.version(wanted, alias)
-        except WorkloadError:
-            self._none = asked
-            return None
-
-    def version(self, wanted: Settings, alias: str | None = None) -> int:
-        """Return the version that the service's alias, or another one, stands for.
-
-        Raises:
-            WorkloadError: the list of aliases is missing, isn't what was signed, or is older than
-                the log of changes or than what was seen.
-        """
-        alias = alias or wanted.alias
-        asked = self._asks(wanted, alias)
-        if asked != self._asked:
-            self._asked = ()
-            found = Store(wanted.registry).trusted(
-                wanted.model, alias, KeyRing.open(wanted.keyring),
-                seen=self.numbers.get(wanted.model, 0),
-            )  # fmt: skip
-            self.numbers[wanted.model] = found.number
-            self._version, self._asked = found.version, asked
-        return self._version
-
-    @staticmethod
-    def _asks(wanted: Settings, alias: str) -> tuple[object, ...]:
-        """What an alias's version depends on."""
-        files = (
-            wanted.registry / wanted.model / ALIASES,
-            wanted.registry / AUDIT,
-            wanted.keyring / VERIFIES,
-        )
-        return (wanted.registry, wanted.model, alias, wanted.keyring, *map(fingerprint, files))
 
 
 def _last_state(path: Path) -> dict[str, Any]:
