@@ -100,9 +100,8 @@ def test_the_component_refuses_what_is_no_further_model(models: Any, words: str)
 
 
 def test_the_server_is_told_of_further_models(tmp_path: Path) -> None:
-    inputs = InferenceServiceHandler().check(
-        INPUTS | {"models": {"price": FURTHER | {"maxRows": 7}}}, {}
-    )
+    models: Any = {"price": FURTHER | {"maxRows": 7}}
+    inputs = InferenceServiceHandler().check(INPUTS | {"models": models}, {})
     assert fields.KIND_NAMES["maps"] == "a map from names to maps"
     service = ServiceFiles(tmp_path / "churn")
     told = configuration(Context("service"), service, inputs, Site(tmp_path))

@@ -83,7 +83,7 @@ class Identity:
         return (
             scope in self.scopes
             or "admin" in self.scopes
-            or f"{scope}:{model}" in self.scopes
+            or (model is not None and f"{scope}:{model}" in self.scopes)
             or (of_any and any(each.startswith(f"{scope}:") for each in self.scopes))
         )
 

@@ -192,6 +192,8 @@ def test_who_may_not_ask_learns_no_more_than_the_name_it_gave(rest: str, scope: 
         (("observe:price",), "/v2/models/price/stats", 200, ""),
         (("observe:price",), "/v2/models/stats", 200, ""),
         (("observe:price",), "/metrics", 403, "this needs the scope observe;"),
+        (("observe:None", "observe:"), "/metrics", 403, "this needs the scope observe;"),
+        (("predict:*", "predict: price"), "/v2/models/price", 403, "(or predict:price)"),
         (("predict:price",), "/v1/models", 403, "this needs the scope predict;"),
         (("predict:price",), "/v1/ghost", 403, "this needs the scope predict;"),
         (("predict:price",), "/v2/openapi.json", 403, "this needs the scope predict;"),
