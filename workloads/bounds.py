@@ -380,12 +380,18 @@ own changed (``local``); rows are a dataset that all of them have, or each one's
 ``weights`` what the model does on its way back. ``scopes`` are what tokens and certificates let
 their holders do at a server."""
 
+MODELS_TAKEN = ("stats",)
+"""Names that no further model of a server has: they are paths of the server's own."""
+
 _LABEL_KEY = (
     r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
 
 _NAMED = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+_LIMITED = "|".join(each for each in CHOICES["service"]["scopes"].words if each != "admin")
+"""Scopes that may be held for one model; who holds `admin` holds them all, of every model."""
 
 FORMS = {
     "registry": {
@@ -403,6 +409,14 @@ FORMS = {
             r"[a-z][a-z0-9-]{0,63}",
             "1 to 64 small letters, digits and '-', first a letter",
             "candidate",
+        ),
+    },
+    "service": {
+        "scope": Form(
+            f"(?:{_LIMITED})(?::{_NAMED})?|admin",
+            f"{', '.join(CHOICES['service']['scopes'].words)}, each but admin also for one model, "
+            "as in predict:price",
+            "predict:price",
         ),
     },
     "experiment": {

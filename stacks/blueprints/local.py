@@ -26,10 +26,11 @@ from falaj.components.local import (
     TrainingRunArgs,
     Workspace,
 )
+from falaj.components.local.arguments.inference_service import FurtherModelArgs
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.derived import arguments, flattened
-from falaj.stacks.settings.local import resolved, tracking_args
+from falaj.stacks.settings.local import FurtherModelSettings, resolved, tracking_args
 
 _CLIENT = "operator"
 _WATCH_STOPS_S = 120
@@ -154,6 +155,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         },
         options,
     )
+    further = settings.service.models
     served: InferenceServiceArgs = {
         "site": workspace.path,
         "name": name,
@@ -167,6 +169,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
         "shadow": settings.service.shadow is not None,
         **flattened(settings.service.shadow, InferenceServiceArgs),
         **flattened(settings.service.experiment, InferenceServiceArgs),
+        "models": {each: _further(section, root) for each, section in further.items()},
         "certificate": server.certificate_path,
         "private_key": server.private_key_path,
         "client_ca": authority.certificate_path,
@@ -232,6 +235,7 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
                 "latencyUs": package.latency_int8,
             },
         },
+        "models": [package.model, *further],
         "caCertificate": authority.certificate_path,
         "clientCertificate": client.certificate_path,
         "issuer": service.issuer,
@@ -248,3 +252,13 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
     }
     for key, value in exports.items():
         pulumi.export(key, value)
+
+
+def _further(section: FurtherModelSettings, root: Path) -> FurtherModelArgs:
+    """A further model, with the folders that its stack has or its settings name."""
+    registry, keyring = section.places(root, lambda stack: stack_home(pulumi.get_project(), stack))
+    return {
+        **arguments(section, FurtherModelArgs),
+        "registry": str(registry),
+        "keyring": str(keyring),
+    }

@@ -46,8 +46,9 @@ def demo(stack: str | None, project: Path | None) -> int:
     "--scope",
     "scopes",
     multiple=True,
-    type=click.Choice(CHOICES["service"]["scopes"].words),
-    help="May be given more than once (default: predict).",
+    metavar="SCOPE[:MODEL]",
+    help=f"Out of {', '.join(CHOICES['service']['scopes'].words)}; each but admin also for one "
+    "model, as in predict:price. May be given more than once (default: predict).",
 )
 @click.option(
     "--minutes", type=int, default=60, show_default=True, help="How long the token is valid."

@@ -18,6 +18,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.watching.seen import seen
 from falaj.wire.documents import is_mapping, mapping, sequence
+from falaj.workloads.bounds import FORMS
 
 COMPLETIONS: Final = "v1/completions"
 """Where a server continues texts."""
@@ -50,6 +51,8 @@ def status(stack: StackFile) -> int:
         # Of a server that an earlier version of the software started, it isn't known.
         engine = f", {worker['engine']}" if worker.get("engine") else ""
         rows.append((name, worker["state"], f"process {worker['pid']}{engine}"))
+    further = mapping(state.get("models") if running else None)
+    rows += [(f"model {name}", *_further(mapping(each))) for name, each in further.items()]
     if running and is_mapping(state.get("shadow")):
         rows.append(("shadow", *beside(state["shadow"])))
     if running and is_mapping(state.get("experiment")):
@@ -65,7 +68,16 @@ def status(stack: StackFile) -> int:
         say(f"\nthe server says: {state['error']}")
     if not served:
         say(f"\nbring it back with: {project.command('up', stack)}")
-    return 0 if served else 1
+    away = [name for name, each in further.items() if mapping(each).get("version") is None]
+    return 0 if served and not away else 1
+
+
+def _further(said: Mapping[str, Any]) -> tuple[str, str]:
+    """What a server says of a further model: which version, and where it is from, or why not."""
+    version, error = said.get("version"), said.get("error")
+    state = "unavailable" if version is None else f"version {version}"
+    held = f"a graph of {said.get('bytes', 0) / 1024:,.0f} KiB in each worker"
+    return state, str(error) if error else f"{said.get('registry')}, {held}"
 
 
 def beside(shadow: Mapping[str, Any]) -> tuple[str, str]:
@@ -124,6 +136,8 @@ def demo(stack: StackFile) -> int:
 def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
     """Print ``Authorization: Bearer …`` for a request to the endpoint."""
     config = require_config(stack)
+    for scope in scopes or ():
+        _require_scope(scope, [str(config["model"]), *mapping(config.get("models"))])
     arguments = [
         "falaj.workloads.inference", "token", "--header",
         "--key", str(Path(config["keyring"]) / "tokens.pem"),
@@ -135,6 +149,18 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
     for scope in scopes or ["predict"]:
         arguments += ["--scope", scope]
     return run_workload(arguments)
+
+
+def _require_scope(scope: str, served: Sequence[str]) -> None:
+    """Refuse what is no scope, or is one for a model that isn't served."""
+    form = FORMS["service"]["scope"]
+    if not form.allows(scope):
+        raise StackError(f"--scope: given {scope!r}; allowed: {form.rule}")
+    of = scope.partition(":")[2]
+    if of and of not in served:
+        raise StackError(
+            f"--scope: given {scope!r}, but no model {of} is served; served: {', '.join(served)}"
+        )
 
 
 def rollback(stack: StackFile) -> int:

@@ -443,12 +443,12 @@ class Page:
                 )
             text = reply.body.decode("utf-8", "replace")
             if is_mapping(account.state.get("shadow")):
-                self._runs = mean_runs(text)
+                self._runs = mean_runs(text, account.model)
             return text
 
         down, todo = "", ""
         try:
-            await self.meter.look(metrics)
+            await self.meter.look(metrics, account.model)
         except UnreachableError as error:
             down, todo = str(error), error.todo
         except ValueError as error:

@@ -97,8 +97,8 @@ class Meter:
         self._points: deque[Point] = deque()
         self._lock = asyncio.Lock()
 
-    async def look(self, metrics: Callable[[], Awaitable[str]]) -> None:
-        """Ask for the metrics, unless somebody just did.
+    async def look(self, metrics: Callable[[], Awaitable[str]], model: str | None = None) -> None:
+        """Ask for the metrics of a model, by default the one there is, unless somebody just did.
 
         Raises:
             ValueError: they aren't in the exposition format.
@@ -109,7 +109,7 @@ class Meter:
                 return
             text = await metrics()
             try:
-                self.take(read(text))
+                self.take(read(text, model))
             except (ArithmeticError, LookupError, ValueError) as error:
                 self._looks.clear()
                 raise ValueError(f"a sample or a label is missing or none: {error}") from error

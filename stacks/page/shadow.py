@@ -68,8 +68,12 @@ def shadow_of(found: object) -> Shadow | None:
     )  # fmt: skip
 
 
-def mean_runs(metrics: str) -> dict[str, float]:
+def mean_runs(metrics: str, model: str | None = None) -> dict[str, float]:
     """Return the mean seconds of a run of each version, by a server's metrics.
+
+    Args:
+        metrics: of the server.
+        model: whose versions. Default: the server has one.
 
     Raises:
         ValueError: they aren't in the exposition format.
@@ -82,7 +86,7 @@ def mean_runs(metrics: str) -> dict[str, float]:
         raise ValueError(f"a sample or a label is missing or none: {error}") from error
     for sample in samples:
         into = {f"{_RUN}_sum": sums, f"{_RUN}_count": counts}.get(sample.name)
-        if into is not None:
+        if into is not None and (model is None or sample.labels.get("model") == model):
             version = sample.labels.get("version", "")
             into[version] = into.get(version, 0.0) + sample.value
     return {each: sums.get(each, 0.0) / count for each, count in counts.items() if count > 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
 from falaj.components.local.arguments.dataset import DIGITS, TASK, DatasetArgs
 from falaj.components.local.arguments.inference_service import (
     ExperimentArgs,
+    FurtherModelArgs,
     InferenceServiceArgs,
     JobArgs,
     ShadowArgs,
@@ -48,13 +50,13 @@ from falaj.components.specification.parallel import (
     ParallelArgs,
 )
 from falaj.components.specification.property_names import camel
-from falaj.components.specification.workload_bounds import bound
+from falaj.components.specification.workload_bounds import bound, form
 from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch, refused_host
-from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS
+from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS, MODELS_TAKEN
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import picture_folder, shard_folder
 from falaj.workloads.training.decoder_size import DECODER_WIDTH, DecoderSize
@@ -194,11 +196,38 @@ class ExperimentSettings(local_section(ExperimentArgs)):
     and texts that are generated are for the version that serves."""
 
 
+class FurtherModelSettings(local_section(FurtherModelArgs)):
+    """A model that is served beside the stack's own, under its own name and with scopes of its
+    own: of another stack of this project (``stack``), or of any registry (``registry`` and
+    ``keyring``). Batching, priorities, drift, jobs, a shadow and an experiment are of the stack's
+    own model alone."""
+
+    stack: Annotated[str, NAME] | None = None
+    """The stack that makes it, with its registry and its keys."""
+    registry: Annotated[Named | None, SameAs(FurtherModelArgs, "registry")] = None
+    """A relative path starts at the project's folder."""
+    keyring: Annotated[Named | None, SameAs(FurtherModelArgs, "keyring")] = None
+    """A relative path starts at the project's folder."""
+
+    def places(self, root: Path, site: Callable[[str], Path]) -> tuple[Path, Path]:
+        """Its registry and its key ring.
+
+        Args:
+            root: the project's folder.
+            site: the folder of a stack of the project.
+        """
+        if self.stack is not None:
+            own = site(self.stack)
+            return own / "registry", own / "keyring"
+        return resolved(self.registry or "", root), resolved(self.keyring or "", root)
+
+
 class ServiceSettings(
     local_section(
         InferenceServiceArgs,
         leaving_out=(
             "name", "model", "version", "certificate_fingerprint", "issuer", "audience", "clients",
+            "models",
         ),
     )
 ):  # fmt: skip
@@ -215,6 +244,10 @@ class ServiceSettings(
     """What a shadow is given. Default: there is none."""
     experiment: ExperimentSettings | None = None
     """What an experiment's candidate answers; not beside a shadow. Default: there is none."""
+    models: dict[Annotated[str, form("registry", "model")], FurtherModelSettings] = Field(
+        default_factory=dict
+    )
+    """Further models that the server has, by their names. Default: the stack's own alone."""
     jobs: JobSettings | None = None
     """What is kept of requests that are answered later. Default: none are taken, and what was kept
     is removed."""
@@ -337,6 +370,7 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_tracking(settings.training, root),
         *_check_bodies(settings.service),
         *_check_second(settings.service),
+        *_check_models(settings),
     ]
     tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
     if tokens is not None and not settings.is_text(root):
@@ -364,6 +398,31 @@ def _check_bodies(service: ServiceSettings) -> list[Finding]:
         "default; or set grpc to false"
     )
     return [Finding(key, message, (Put(key, most),))]
+
+
+def _check_models(settings: LocalSettings) -> list[Finding]:
+    """Further models that are none, or come from nowhere."""
+    found: list[Finding] = []
+    service = settings.service
+    for name, each in service.models.items():
+        key = ("service", "models", name)
+        if name == settings.model_name:
+            message = "that is the name of the stack's own model; allowed: further ones"
+            found.append(Finding(key, message, (Drop(key),), at_key=True))
+        if name in MODELS_TAKEN:
+            message = f"that is a path of the server's own; allowed: other names than {name}"
+            found.append(Finding(key, message, at_key=True))
+        ways = [each.stack is not None, each.registry is not None, each.keyring is not None]
+        if ways not in ([True, False, False], [False, True, True]):
+            message = "allowed: stack, or registry and keyring; one of both ways says where it is"
+            found.append(Finding(key, message))
+        if (given := each.max_body_bytes) is not None and given > service.max_body_bytes:
+            message = (
+                f"given {given}; allowed: {service.max_body_bytes} at most, as service."
+                "maxBodyBytes is: the server reads no larger request"
+            )
+            found.append(Finding((*key, "maxBodyBytes"), message))
+    return found
 
 
 def _check_second(service: ServiceSettings) -> list[Finding]:

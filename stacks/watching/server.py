@@ -73,7 +73,7 @@ class Server:
         """
         data = self._get("/metrics", MOST_BYTES)
         try:
-            found = answered_by_status(read(data.decode()), version)
+            found = answered_by_status(read(data.decode(), str(self.config["model"])), version)
         except (ValueError, KeyError) as error:
             raise NoAnswerError(
                 f"the metrics of the server at {self.address} can't be read: {error}"

@@ -78,6 +78,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",
     "kubectl --namespace kube-system rollout restart deployment coredns": "a cluster on Azure",
+    "falaj token --scope predict:price": "tests/stacks/test_several_models.py runs it",
     "falaj cluster up --real 2": "what `make cluster REAL=2` runs",
     "falaj cluster load": "what `make cluster REAL=2 LOAD=1` runs",
     "falaj cluster bring": "tests/cluster/real run it by what the page has one type",

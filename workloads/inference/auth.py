@@ -26,7 +26,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.files import fingerprint, locked, write_json_atomic
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.settings import MAX_TOKEN_MINUTES, SCOPES, AuthSettings
+from falaj.workloads.inference.settings import MAX_TOKEN_MINUTES, SCOPE, SCOPES, AuthSettings
 
 ALGORITHMS = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256"}
 """Key type and curve of a JWK, and the one algorithm that it may be used with."""
@@ -54,15 +54,42 @@ class Identity:
         self.calls = 0
         self.log_subject = orjson.dumps(subject)
 
-    def require(self, scope: str) -> None:
-        """Refuse with 403 unless the caller holds the scope (`admin` holds all of them)."""
-        if scope not in self.scopes and "admin" not in self.scopes:
-            held = ", ".join(sorted(self.scopes)) or "none"
-            raise RequestError(
-                403,
-                f"this needs the scope {scope}; the scopes of {self.subject} are: {held}",
-                headers=(b'WWW-Authenticate: Bearer error="insufficient_scope"',),
-            )
+    def require(
+        self, scope: str, model: str | None = None, *, of_any: bool = False, names: bool = True
+    ) -> None:
+        """Refuse with 403 unless the caller holds the scope (`admin` holds all of them).
+
+        Args:
+            scope: out of `SCOPES`.
+            model: for which it is enough to hold it. Default: it has to be held for all.
+            of_any: whether it is enough to hold it for any one. Default: False.
+            names: whether the refusal may name the model, as the caller has. Default: True.
+
+        Raises:
+            RequestError: 403, naming what is needed.
+        """
+        if self.holds(scope, model, of_any=of_any):
+            return
+        held = ", ".join(sorted(self.scopes)) or "none"
+        limited = f" (or {scope}:{model})" if model is not None and names else ""
+        raise RequestError(
+            403,
+            f"this needs the scope {scope}{limited}; the scopes of {self.subject} are: {held}",
+            headers=(b'WWW-Authenticate: Bearer error="insufficient_scope"',),
+        )
+
+    def holds(self, scope: str, model: str | None = None, *, of_any: bool = False) -> bool:
+        """Tell whether the caller holds a scope; as of `require`."""
+        return (
+            scope in self.scopes
+            or "admin" in self.scopes
+            or (model is not None and f"{scope}:{model}" in self.scopes)
+            or (of_any and any(each.startswith(f"{scope}:") for each in self.scopes))
+        )
+
+    def sees(self, model: str) -> bool:
+        """Tell whether the caller may know that there is such a model: by any scope for it."""
+        return any(self.holds(scope, model) for scope in SCOPES)
 
 
 def _refuse(reason: str) -> RequestError:
@@ -419,7 +446,7 @@ def mint(
         issuer: of the token.
         audience: of the token.
         subject: whom the logs shall name.
-        scopes: out of `SCOPES`.
+        scopes: out of `SCOPES`, each but `admin` also for one model, as in ``predict:price``.
         minutes: validity.
         long_lived: allow up to `MAX_TOKEN_MINUTES`, for services whose `max_token_minutes` does.
             Default: False, up to `USUAL_MINUTES`.
@@ -429,8 +456,8 @@ def mint(
             not allowed.
     """
     for scope in scopes:
-        if scope not in SCOPES:
-            raise InferenceError(f"unknown scope '{scope}'; allowed are {', '.join(SCOPES)}")
+        if not SCOPE.allows(scope):
+            raise InferenceError(f"unknown scope '{scope}'; allowed are {SCOPE.rule}")
     most = MAX_TOKEN_MINUTES if long_lived else USUAL_MINUTES
     if not 0 < minutes <= most:
         hint = "" if long_lived else "; --long-lived allows more"

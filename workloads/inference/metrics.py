@@ -238,6 +238,8 @@ _GAUGES = {
     "prefix_bytes": "What is kept of texts that have ended, for the next turns.",
 }
 """Of a running worker alone, by their name in a snapshot."""
+NO_VERSION = 0
+"""Stands for the version of a further model that can't be asked."""
 _LABELS = ("model", "version")
 _Of = tuple[str, str]
 """Values of these."""
@@ -256,7 +258,9 @@ class Totals(Collector):
         self.more: Callable[[], Iterable[Metric]] | None = None
         """Families of others, for the same text."""
         self._ended: dict[_Of, dict[str, Any]] = {}
-        self._running: dict[int, tuple[_Of, dict[str, Any]]] = {}
+        self._running: dict[int, dict[str, tuple[_Of, dict[str, Any]]]] = {}
+        self.further: dict[str, int | None] = {}
+        """Further models, and which version of them is served; None: none can be."""
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -264,27 +268,37 @@ class Totals(Collector):
         self, pid: int, version: int, snapshot: dict[str, Any], model: str | None = None
     ) -> None:
         """Take a worker's newest snapshot; ``model`` is by default the one that is served."""
-        self._running[pid] = ((model or self.model, str(version)), snapshot)
+        name = model or self.model
+        self._running.setdefault(pid, {})[name] = ((name, str(version)), snapshot)
 
     def ended(self, pid: int) -> None:
         """Keep the last counts of a worker that is gone."""
-        of, snapshot = self._running.pop(pid, (("", ""), {}))
-        for gauge in _GAUGES:
-            snapshot.pop(gauge, None)
-        if snapshot:
+        for of, snapshot in self._running.pop(pid, {}).values():
+            for gauge in _GAUGES:
+                snapshot.pop(gauge, None)
             add(self._ended.setdefault(of, {}), snapshot)
 
     def render(self) -> bytes:
         """Return the text of `/metrics`."""
         return generate_latest(self._registry)
 
-    def by_version(self) -> dict[str, dict[str, Any]]:
-        """Return the sums of the served model's workers by version, ended ones too."""
-        return {of[1]: total for of, total in self._sums().items() if of[0] == self.model}
+    def by_version(self, model: str = "") -> dict[str, dict[str, Any]]:
+        """Return the sums of a model's workers by version, ended ones too.
+
+        Args:
+            model: its name. Default: of the first.
+        """
+        name = model or self.model
+        return {
+            of[1]: total
+            for of, total in self._sums().items()
+            if of[0] == name and of[1] != str(NO_VERSION)
+        }
 
     def _sums(self) -> dict[_Of, dict[str, Any]]:
         totals: dict[_Of, dict[str, Any]] = {}
-        for of, snapshot in (*self._ended.items(), *self._running.values()):
+        running = (each for models in self._running.values() for each in models.values())
+        for of, snapshot in (*self._ended.items(), *running):
             add(totals.setdefault(of, {}), snapshot)
         return totals
 
@@ -344,7 +358,8 @@ class Totals(Collector):
         yield self._single("dropped_log_lines", "Log lines that could not be written.", lost)
         served = GaugeMetricFamily(f"{PREFIX}_served_version", "The version that is served.",
                                    labels=("model",))  # fmt: skip
-        served.add_metric((self.model,), self.version or 0)
+        for model, version in {**self.further, self.model: self.version}.items():
+            served.add_metric((model,), version or NO_VERSION)
         yield served
         if self.more is not None:
             yield from self.more()

@@ -444,6 +444,29 @@ class Client(Protocol):
         """Close it without another answer."""
 
 
+class Further(Protocol):
+    """A model beside the first, as the service knows it."""
+
+    counters: Counters
+    asked: dict[str, int]
+    """Requests since the last audit record, by caller."""
+
+    def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
+        """Answer an admitted request; as `Service.handle`."""
+        ...
+
+    def not_inferred(self, status: int, seconds: float) -> None:
+        """Count an inference that wasn't answered."""
+
+    def index(self, only_ready: bool) -> list[dict[str, str]]:
+        """Return what the repository's index says of it."""
+        ...
+
+    async def statistics(self) -> list[Any]:
+        """Return what the statistics say of it."""
+        ...
+
+
 class Service:
     """The state that all connections of a worker share.
 
@@ -495,6 +518,8 @@ class Service:
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
         #: Answers requests to and about jobs; None: none are taken here.
         self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
+        #: Further models by name, those that can't be asked among them.
+        self.further: Mapping[str, Further] = {}
         #: Copies answered requests for a version that answers nobody; None: there is none.
         self.copies: Copies | None = None
         self.tasks: set[asyncio.Future[None]] = set()
@@ -527,6 +552,18 @@ class Service:
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._heads_of_tokens = Heads()
         self._heads_of_certificates: WeakValueDictionary[str, Heads] = WeakValueDictionary()
+
+    def serve_beside(
+        self, further: Mapping[str, Further], versions: Mapping[str, str | None]
+    ) -> None:
+        """Have further models answer under their names.
+
+        Args:
+            further: by name.
+            versions: of these; None: that one can't be asked.
+        """
+        self.further = further
+        self.router = http.Router(self.model.name, self.model.version, versions)
 
     # -- heads -----------------------------------------------------------------------------
 
@@ -583,7 +620,12 @@ class Service:
     # -- requests --------------------------------------------------------------------------
 
     def admit(
-        self, exchange: Exchange, certificate: Mapping[str, Any] | None, client: bytes
+        self,
+        exchange: Exchange,
+        certificate: Mapping[str, Any] | None,
+        client: bytes,
+        *,
+        unnamed: bool = False,
     ) -> None:
         """Find the route and check the caller, before a body is read.
 
@@ -591,6 +633,8 @@ class Service:
             exchange: the request.
             certificate: the client's; None without one.
             client: its address in quotes, which is noted where the caller is refused.
+            unnamed: the model stands in a message that isn't read yet: the scope for any is
+                enough until it is. Default: False.
 
         Raises:
             RequestError: 401, 403, 404 or 405.
@@ -603,19 +647,34 @@ class Service:
                     exchange.headers.get(b"authorization"), certificate
                 )
                 exchange.identity = identity
-                if route is not None and route.scope is not None:
-                    identity.require(route.scope)
+                if route is None:
+                    self._require_sight(identity, exchange.url)
+                elif route.scope is not None:
+                    of_any = unnamed or (route.model is None and route.name in http.OF_ANY)
+                    identity.require(
+                        route.scope, route.model, of_any=of_any,
+                        names=not unnamed and http.names_model(exchange.url),
+                    )  # fmt: skip
             except RequestError as error:
-                self._denied(error, client)
+                self._denied(error, client, exchange)
                 raise
         if route is None:
-            raise self.router.unknown(exchange.url, self._offered)
+            sees = exchange.identity.sees if exchange.identity is not None else bool
+            raise self.router.unknown(exchange.url, self._offered, sees)
         if exchange.method not in route.methods:
             allowed = b", ".join(route.methods)
             raise RequestError(
                 405,
                 f"this path takes {allowed.decode()}, not {exchange.method.decode()}",
                 headers=(b"Allow: " + allowed,),
+            )
+
+    def _require_sight(self, identity: Identity, url: bytes) -> None:
+        """Refuse a caller a path of a model that it may not know of, whether there is one."""
+        asked = self.router.asked(url)
+        if asked is not None and not identity.sees(asked[0]):
+            identity.require(
+                asked[1], asked[0][: oip.MAX_ID_CHARACTERS], names=http.names_model(url)
             )
 
     def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
@@ -626,22 +685,20 @@ class Service:
         """
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
         name = exchange.route.name
+        further = self._further_of(exchange) if self.further else None
+        if further is not None:
+            return further.handle(exchange)
         if name == http.INFER:
             answer = self.infer(exchange)
             return answer if self.copies is None else self._copied(self.copies, exchange, answer)
         later = self._later.get(name)
         if later is not None:
             return later(exchange)
-        if name == http.READY:
-            ready = self.runtime_ready and not self.leaving
-            status = 200 if ready else 503
-            return Answer(status, orjson.dumps({"live": True, "ready": ready}))
+        if name in (http.READY, http.MODEL_READY):
+            return self._ready(name)
         if name == http.OPENAPI:
             return Answer(200, self._openapi)
         model = self.model
-        if name == http.MODEL_READY:
-            status = 200 if self.runtime_ready else 503
-            return Answer(status, orjson.dumps({"name": model.name, "ready": self.runtime_ready}))
         documents: dict[str, Callable[[], Any]] = {
             http.LIVE: lambda: {"live": True},
             http.SERVER: lambda: PRODUCT,
@@ -660,6 +717,13 @@ class Service:
             ),
         }
         return Answer(200, orjson.dumps(documents[name]()))
+
+    def _ready(self, route: str) -> Answer:
+        if route == http.MODEL_READY:
+            ready, said = self.runtime_ready, {"name": self.model.name}
+        else:
+            ready, said = self.runtime_ready and not self.leaving, {"live": True}
+        return Answer(200 if ready else 503, orjson.dumps({**said, "ready": ready}))
 
     @property
     def _runs_here(self) -> bool:
@@ -699,10 +763,41 @@ class Service:
         found = extensions.statistics(
             self.model.name, totals, version=version, runs_here=self._runs_here
         )
+        if route.model is None and self.further:
+            found["model_stats"] = await self._every_statistics(exchange, found["model_stats"])
         return Answer(200, orjson.dumps(found))
+
+    async def _every_statistics(self, exchange: Exchange, first: list[Any]) -> list[Any]:
+        """The statistics of all models that the caller may observe."""
+        found = first if self._is_shown(exchange, self.model.name) else []
+        for name, each in self.further.items():
+            if self._is_shown(exchange, name):
+                found += await each.statistics()
+        return found
+
+    @staticmethod
+    def _is_shown(exchange: Exchange, model: str) -> bool:
+        identity, route = exchange.identity, exchange.route
+        assert route is not None and route.scope is not None and identity is not None  # noqa: S101, PT018 - admitted
+        return identity.holds(route.scope, model)
 
     def _index(self, exchange: Exchange) -> list[dict[str, str]]:
         only_ready = extensions.wants_ready(exchange.content)
+        found = self.index(only_ready) if self._is_shown(exchange, self.model.name) else []
+        for name, each in self.further.items():
+            if self._is_shown(exchange, name):
+                found += each.index(only_ready)
+        return found
+
+    def index(self, only_ready: bool) -> list[dict[str, str]]:
+        """Return what the repository's index says of the model.
+
+        Args:
+            only_ready: leave out what can't be asked.
+
+        Raises:
+            RequestError: 503, the registry can't be read.
+        """
         try:
             versions = Store(self.settings.registry).versions(self.model.name)
         except (OSError, WorkloadError) as error:
@@ -815,7 +910,7 @@ class Service:
         if exchange.identity is not None:
             inference.caller = exchange.identity.subject
             if inference.rank < oip.USUAL_RANK and exchange.options is None:
-                exchange.identity.require(URGENT)
+                exchange.identity.require(URGENT, self.model.name)
         inference.options = exchange.options
         if exchange.options is None and self.model.is_quick(inference.rows):
             start = time.perf_counter()
@@ -899,17 +994,25 @@ class Service:
             )
         )
         route = exchange.route.name if exchange.route is not None else "unknown"
+        further = self._further_of(exchange) if self.further else None
+        of = self if further is None else further
         if route != http.INFER:
-            self.counters.responded(route, status)
+            of.counters.responded(route, status)
         elif status != 200:
-            self.not_inferred(status, max(0.0, seconds))
+            of.not_inferred(status, max(0.0, seconds))
         identity = exchange.identity
-        if identity is not None:
+        if further is not None and identity is not None:
+            further.asked[identity.subject] = further.asked.get(identity.subject, 0) + 1
+        elif identity is not None:
             # For the audit record of the next flush.
             if not identity.calls:
                 self.callers.append(identity)
             identity.calls += 1
         return now
+
+    def _further_of(self, exchange: Exchange) -> Further | None:
+        """The further model that a request is of; None: it is of none."""
+        return self.further.get(exchange.route.model or "") if exchange.route else None
 
     def not_inferred(self, status: int, seconds: float) -> None:
         """Count an inference that wasn't answered; one that was is counted where it ran."""
@@ -917,10 +1020,11 @@ class Service:
         if status not in NOT_ALLOWED:
             self.counters.not_inferred(seconds)
 
-    def _denied(self, error: RequestError, client: bytes) -> None:
+    def _denied(self, error: RequestError, client: bytes, exchange: Exchange) -> None:
         """Note a refused caller for the audit; a flood of them is summed up by address."""
         reason = str(error.status)
-        self.counters.denied[reason] = self.counters.denied.get(reason, 0) + 1
+        denied = (self._further_of(exchange) or self).counters.denied
+        denied[reason] = denied.get(reason, 0) + 1
         address = client.decode().strip('"').rpartition(":")[0]
         key = (address, error.message, error.status)
         if key not in self.denials and len(self.denials) >= DENIALS_KEPT:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,7 @@ from falaj.workloads.bounds import (
     FORMS,
     GRPC,
     JOBS,
+    MODELS_TAKEN,
     REGISTRY,
     SERVICE,
     SHADOW,
@@ -198,6 +200,8 @@ def overflow_settings(section: Section | None) -> OverflowSettings | None:
 
 FORMAT = "falaj.service/1"
 SCOPES = CHOICES["service"]["scopes"].words
+SCOPE = FORMS["service"]["scope"]
+"""How one is written, for all models or for one."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +304,19 @@ class ExperimentSettings:
 
 
 @dataclass(frozen=True)
+class FurtherSettings:
+    """Another model that is served beside the service's own, with its registry and its keys."""
+
+    registry: Path
+    keyring: Path
+    alias: str = "production"
+    max_rows: int | None = None
+    """In a request; None: as many as of the first model."""
+    max_body_bytes: int | None = None
+    """Of a request, no more than the server reads; None: as many as that."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One service: what it serves, where, and by which rules."""
 
@@ -338,6 +355,10 @@ class Settings:
     """Whether requests run together, where measuring the model says that it pays."""
     priorities: bool = False
     """Whether requests may say how urgent they are."""
+    models: Mapping[str, FurtherSettings] = field(default_factory=dict[str, FurtherSettings])
+    """Further models, by the name that they have in their registries. What is beside the first
+    model (a shadow, an experiment, drift, jobs, batching, priorities, another tier) is beside it
+    alone."""
 
     @property
     def jobs_folder(self) -> Path:
@@ -375,8 +396,10 @@ def _tls(section: Section) -> TlsSettings:
 def _clients(section: Section) -> dict[str, frozenset[str]]:
     clients: dict[str, frozenset[str]] = {}
     for name, scopes in section.values.items():
-        if not is_sequence(scopes) or not all(each in SCOPES for each in scopes):
-            raise section.error(name, scopes, f"a list of scopes out of {', '.join(SCOPES)}")
+        if not is_sequence(scopes) or not all(
+            isinstance(each, str) and SCOPE.allows(each) for each in scopes
+        ):
+            raise section.error(name, scopes, f"a list of scopes out of {SCOPE.rule}")
         clients[name] = frozenset(scopes)
     return clients
 
@@ -481,11 +504,65 @@ def _experiment(section: Section | None) -> ExperimentSettings | None:
     return settings
 
 
+def _models(section: Section) -> dict[str, FurtherSettings]:
+    names, aliases = FORMS["registry"]["model"], FORMS["registry"]["alias"]
+    found: dict[str, FurtherSettings] = {}
+    for name in section.values:
+        if not names.allows(name) or name in MODELS_TAKEN:
+            raise section.error(
+                name,
+                name,
+                f"as the name of a model {names.rule}, but not {', '.join(MODELS_TAKEN)}",
+            )
+    for name in list(section.values):
+        own = section.section(name)
+        alias = own.text("alias", FurtherSettings.alias)
+        if not aliases.allows(alias):
+            raise own.error("alias", alias, aliases.rule)
+        found[name] = FurtherSettings(
+            registry=own.file("registry"), keyring=own.file("keyring"), alias=alias,
+            max_rows=own.optional_bounded("max_rows"),
+            max_body_bytes=own.optional_bounded("max_body_bytes"),
+        )  # fmt: skip
+        own.finish(tuple(FurtherSettings.__dataclass_fields__))
+    return found
+
+
+def _check_models(path: Path, settings: Settings) -> None:
+    """Refuse further models beside what they can't be with, and scopes of models that aren't."""
+    if settings.models and settings.upstream is not None:
+        raise InferenceError(
+            f"{path}: models are for a server that runs its models itself, and a runtime beside "
+            "has the one; leave them out, or upstream"
+        )
+    if settings.model in settings.models:
+        raise InferenceError(
+            f"{path}: models.{settings.model}: that is the name of the first model; allowed are "
+            "further ones, under other names"
+        )
+    most = settings.limits.max_body_bytes
+    for name, each in settings.models.items():
+        if each.max_body_bytes is not None and each.max_body_bytes > most:
+            raise InferenceError(
+                f"{path}: models.{name}.max_body_bytes: got {each.max_body_bytes}, allowed is at "
+                f"most limits.max_body_bytes, {most}: the server reads no larger request"
+            )
+    served = {settings.model, *settings.models}
+    for client, scopes in settings.auth.clients.items():
+        for scope in sorted(scopes):
+            of = scope.partition(":")[2]
+            if of and of not in served:
+                raise InferenceError(
+                    f"{path}: auth.clients.{client}: got {scope!r}, and no model {of} is served; "
+                    f"served are {', '.join(sorted(served))}"
+                )
+
+
 def of_candidate(settings: Settings) -> Settings:
     """Return what of a service's settings holds for an experiment's candidate: it runs the model
     as the version that serves does, and no more."""
     return replace(
-        settings, upstream=None, overflow=None, jobs=None, grpc=False, experiment=None
+        settings, upstream=None, overflow=None, jobs=None, grpc=False, experiment=None, models={}
     )  # fmt: skip
 
 
@@ -493,6 +570,20 @@ def of_shadow(settings: Settings) -> Settings:
     """Likewise for its shadow, which runs one copy after the other."""
     return replace(
         of_candidate(settings), batching=False, drift=replace(settings.drift, enabled=False)
+    )  # fmt: skip
+
+
+def of_further(settings: Settings, name: str) -> Settings:
+    """Likewise for one of its further models, which has limits of its own."""
+    own = settings.models[name]
+    return replace(
+        of_shadow(settings), model=name, registry=own.registry, keyring=own.keyring,
+        alias=own.alias, shadow=None, priorities=False,
+        limits=replace(
+            settings.limits,
+            max_rows=own.max_rows or settings.limits.max_rows,
+            max_body_bytes=own.max_body_bytes or settings.limits.max_body_bytes,
+        ),
     )  # fmt: skip
 
 
@@ -541,6 +632,7 @@ def parse(path: Path, content: bytes) -> Settings:
         experiment=_experiment(top.optional("experiment")),
         batching=top.flag("batching", default=False),
         priorities=top.flag("priorities", default=False),
+        models=_models(top.section("models", {})),
         logs=top.file("logs"),
         state=top.file("state"),
         digest=hashlib.sha256(content).hexdigest(),
@@ -579,6 +671,7 @@ def parse(path: Path, content: bytes) -> Settings:
         )
     if settings.experiment is not None:
         _check_experiment(path, settings, settings.experiment)
+    _check_models(path, settings)
     own = {"digest", "content"}
     top.finish(tuple(k for k in ("format", *Settings.__dataclass_fields__) if k not in own))
     return settings
@@ -723,6 +816,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--shadow-alias", help=f"stands for that version; default: {ShadowSettings.alias}"
     )
     _add_experiment(command)
+    command.add_argument(
+        "--models", metavar="JSON",
+        help="further models by name, each with registry and keyring, and alias, max_rows and "
+        "max_body_bytes where they aren't as usual (default: none)",
+    )  # fmt: skip
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -854,6 +952,8 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         )
     if (experiment := _experiment_of_options(options)) is not None:
         found["experiment"] = experiment
+    if options.models:
+        found["models"] = models_of_option(options.models)
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
     if options.overflow_to:
@@ -866,6 +966,28 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "timeout_seconds": options.overflow_timeout_ms / 1000,
         }
     return found
+
+
+def models_of_option(text: str) -> Any:
+    """Return what ``--models`` gives.
+
+    Raises:
+        InferenceError: it isn't JSON, or a name stands in it twice, of which one would be dropped.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InferenceError(f"--models: {name} stands twice; allowed is once")
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise InferenceError(
+            f"--models is not JSON: {error}; give an object of models by name"
+        ) from error
 
 
 def _experiment_of_options(options: argparse.Namespace) -> dict[str, Any] | None:

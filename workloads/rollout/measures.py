@@ -121,8 +121,13 @@ def likeness(one: Measured, other: Measured) -> float | None:
     return 100 * (1 - apart / 2)
 
 
-def read(text: str) -> dict[_Series, float]:
+def read(text: str, model: str | None = None) -> dict[_Series, float]:
     """The counters that are compared, of the text of one server's ``/metrics``.
+
+    Args:
+        text: of it.
+        model: whose counters; versions of each are numbered for themselves. Default: the server
+            has one.
 
     Raises:
         ValueError: it isn't in the exposition format.
@@ -132,6 +137,8 @@ def read(text: str) -> dict[_Series, float]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = sample.labels
+            if model is not None and labels.get("model", model) != model:
+                continue
             if sample.name in (_LATENCY, _FIRST_TOKEN):
                 part = labels["le"]
             elif sample.name == _TOKENS:

@@ -70,6 +70,7 @@ from falaj.workloads.training.row_shares import RowShare
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
+from falaj.workloads.training.streamed import StreamedBatches
 from falaj.workloads.training.tensors import numbers_of, own_randomness
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ _TIMEOUT: Final = bound("experiment", "timeout_ms")
 _SCOPES: Final = choice("service", "scopes")
 _BODY: Final = bound("service", "max_body_bytes")
 _KEPT: Final = bound("service", "keep_seconds")
+_ALIAS: Final = "production"
 DRAIN: Final = bound("service", "drain_seconds")
 
 
@@ -68,6 +69,25 @@ class JobArgs(TypedDict):
     """Most bytes of their requests and answers."""
 
 
+class FurtherModelArgs(TypedDict):
+    """A model that is served beside the first, under its own name and with scopes of its own.
+
+    It is verified as the first is. Batching, priorities, drift, jobs, a shadow and an experiment
+    are of the first model alone."""
+
+    registry: Annotated[str, PATH]
+    """Folder of its registry."""
+    keyring: Annotated[str, PATH]
+    """Folder of the key ring that it was signed and encrypted with."""
+    alias: NotRequired[Annotated[str, form("registry", "alias"), Default(_ALIAS)]]
+    """Which of its versions is served; where it comes to stand for another one, that is followed.
+    """
+    max_rows: NotRequired[Annotated[int | None, bound("service", "max_rows")]]
+    """Most rows in a request. Default: as many as of the first model."""
+    max_body_bytes: NotRequired[Annotated[int | None, bound("service", "max_body_bytes")]]
+    """Largest request, in bytes, not more than the service reads. Default: as large as that."""
+
+
 @described
 class InferenceServiceArgs(SupervisedArgs):
     """Arguments of `InferenceService`."""
@@ -98,8 +118,12 @@ class InferenceServiceArgs(SupervisedArgs):
     """Issuer of access tokens."""
     audience: Input[str]
     """Audience of access tokens."""
+    models: NotRequired[Annotated[dict[str, FurtherModelArgs], Default({})]]
+    """Further models by their names in their registries. Each worker has all of them in memory,
+    and they share its threads. One that can't be served is unavailable, with the reason in the
+    index of models, and keeps no other from answering. Default: none."""
     workers: NotRequired[Annotated[Input[int], bound("service", "workers"), Default(1)]]
-    """Worker processes, each with the model."""
+    """Worker processes, each with the models."""
     threads: NotRequired[Annotated[Input[int], bound("service", "threads"), Default(1)]]
     """Threads of each worker."""
     clients: NotRequired[Annotated[dict[str, list[str]], _SCOPES, Default({})]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args, get_origin, is_typeddict
 
 from falaj.components.local.arguments import PATH
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
@@ -16,7 +16,9 @@ from falaj.components.specification.limits import Limit, OneOf, TextRule
 from falaj.components.specification.property_names import camel
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
 
-FieldType = Literal["text", "path", "whole", "number", "flag", "texts", "wholes", "lists", "plain"]
+FieldType = Literal[
+    "text", "path", "whole", "number", "flag", "texts", "wholes", "lists", "maps", "plain"
+]
 
 KIND_NAMES: Mapping[FieldType, str] = {
     "text": "a text",
@@ -27,6 +29,7 @@ KIND_NAMES: Mapping[FieldType, str] = {
     "texts": "a list of texts",
     "wholes": "a list of whole numbers",
     "lists": "a map from names to lists of texts",
+    "maps": "a map from names to maps",
     "plain": "a map from names to numbers, texts, true or false, or lists of these",
 }
 
@@ -41,6 +44,7 @@ class Field:
         default: what stands in when it isn't given; None leaves it out.
         limit: what a value, or each of a list's, may be.
         replaces: whether a change makes a new resource instead of updating the old one.
+        inner: what each value of a map of maps holds.
     """
 
     kind: FieldType
@@ -48,6 +52,7 @@ class Field:
     default: Value = None
     limit: Limit | None = None
     replaces: bool = False
+    inner: Mapping[str, Field] | None = None
 
 
 Table = Mapping[str, Field]
@@ -76,9 +81,13 @@ def table_of(arguments: type, filled: Iterable[str] = ()) -> Table:
 
 
 def _field(argument: Argument) -> Field:
-    kind = "path" if argument.limit is PATH else _KINDS[plain_of(argument.type)]
+    hint, inner = plain_of(argument.type), None
+    if get_origin(hint) is dict and is_typeddict(options := get_args(hint)[1]):
+        kind, inner = "maps", table_of(options)
+    else:
+        kind = "path" if argument.limit is PATH else _KINDS[hint]
     default = argument.default.value if argument.default else None
-    return Field(kind, argument.required, default, argument.limit, argument.replaces)
+    return Field(kind, argument.required, default, argument.limit, argument.replaces, inner)
 
 
 def check(table: Table, given: Mapping[str, Value]) -> Values:
@@ -101,13 +110,36 @@ def check(table: Table, given: Mapping[str, Value]) -> Values:
                 errors.append(InvalidInput(key, f"missing; give {KIND_NAMES[field.kind]}"))
             continue
         reason = _refuse(field, value)
-        if reason is None:
+        if reason is None and field.inner is not None and isinstance(value, Mapping):
+            checked[key], wrong = _check_each(key, field.inner, value)
+            errors += wrong
+        elif reason is None:
             checked[key] = value
         else:
             errors.append(InvalidInput(key, f"given {_show(value)}; allowed: {reason}"))
     if errors:
         raise InvalidInputsError(errors)
     return checked
+
+
+def _check_each(
+    key: str, inner: Table, given: Mapping[str, Value]
+) -> tuple[Values, list[InvalidInput]]:
+    """Each map of a map of maps, checked as the inputs are; and what is wrong with them."""
+    checked: Values = {}
+    errors: list[InvalidInput] = []
+    for name, value in given.items():
+        if not isinstance(value, Mapping):
+            checked[name] = value  # not known yet
+            continue
+        try:
+            checked[name] = check(inner, value)
+        except InvalidInputsError as error:
+            errors += [
+                InvalidInput(key, f"{name}.{each.property}: {each.reason}")
+                for each in error.errors
+            ]
+    return checked, errors
 
 
 def _unknown_key(key: str, table: Table) -> str:
@@ -143,6 +175,8 @@ def _is_kind(kind: FieldType, value: Value) -> bool:
         return isinstance(value, _SIMPLE[kind]) and (kind == "flag") == isinstance(value, bool)
     if kind == "plain":
         return isinstance(value, Mapping) and all(map(_is_plain, value.values()))
+    if kind == "maps":
+        return isinstance(value, Mapping) and all(isinstance(v, Mapping) for v in value.values())
     if kind == "lists":
         return isinstance(value, Mapping) and all(_is_kind("texts", v) for v in value.values())
     if isinstance(value, str) or not isinstance(value, Sequence):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Mapping
@@ -194,6 +195,7 @@ class Rollout:
                 and self._has_candidate(state, wanted)
             ):
                 self.context.say(f"version {version} is served on port {state.get('port')}")
+                self._tell_models(state)
                 return
             self._refuse_failure(state, started)
             if time.monotonic() > deadline:
@@ -203,6 +205,12 @@ class Rollout:
                     f"{self.service.logs / 'server.log'}"
                 )
             time.sleep(_POLL_S)
+
+    def _tell_models(self, state: Mapping[str, Any]) -> None:
+        """Say which further models can't be asked: what serves isn't kept from it by them."""
+        for name, each in mapping(state.get("models")).items():
+            if error := mapping(each).get("error"):
+                self.context.say(f"the model {name} is {each.get('state')}: {error}")
 
     def _serves(self, state: Mapping[str, Any], wanted: Mapping[str, Any], version: int) -> bool:
         return (
@@ -366,6 +374,8 @@ def configuration(
     }
     if (tokens := optional(inputs, "tokensPerMinute")) is not None:
         options["tokens-per-minute"] = tokens
+    if further := mapping(inputs.get("models")):
+        options["models"] = json.dumps({name: _further(each) for name, each in further.items()})
     if flag(inputs, "jobs"):
         options |= {
             "jobs-keep-hours": whole(inputs, "jobsKeepHours"),
@@ -394,6 +404,19 @@ def configuration(
     arguments += ["--jobs"] if flag(inputs, "jobs") else []
     command = ["configure", *arguments, "--json"]
     return workloads.run(context, _INFERENCE, command, what="the service's configuration")
+
+
+def _further(given: object) -> dict[str, Any]:
+    """A further model as ``service.json`` has it."""
+    names = {
+        "registry": "registry", "keyring": "keyring", "alias": "alias", "maxRows": "max_rows",
+        "maxBodyBytes": "max_body_bytes",
+    }  # fmt: skip
+    return {
+        # The engine knows no whole numbers.
+        names[key]: int(value) if isinstance(value, float) else value
+        for key, value in mapping(given).items()
+    }
 
 
 # What an interrupted deployment has left running in a site.

@@ -117,6 +117,13 @@ _JSON_TYPES: Mapping[fields.FieldType, Mapping[str, Any]] = {
         "type": "object",
         "additionalProperties": {"type": "array", "items": _JSON_TEXT},
     },
+    "maps": {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "additionalProperties": {"$ref": "pulumi.json#/Any"},
+        },
+    },
     "plain": {"type": "object", "additionalProperties": {"$ref": "pulumi.json#/Any"}},
 }
 

@@ -61,7 +61,8 @@ def test_runs_are_counted_by_version() -> None:
         for version, total, count in (("1", 3.0, 2), ("2", 0.0, 0))
         for part, value in (("sum", total), ("count", count))
     )
-    assert mean_runs(text) == {"1": 1.5}
+    assert mean_runs(text) == mean_runs(text, "m") == {"1": 1.5}
+    assert mean_runs(text, "further") == {}
     with pytest.raises(ValueError, match=r"."):
         mean_runs(f"{name}_sum{{ nothing\n")
 

@@ -58,6 +58,22 @@ def test_only_what_came_since_the_first_look_is_counted_over_restarts() -> None:
     assert tally.measured(STABLE) == Measured()
 
 
+def test_of_a_server_with_several_models_one_is_read() -> None:
+    own, further, totals = Replica(CANARY), Replica(CANARY), Totals("credit")
+    own.serve(3, failed=1)
+    further.serve(50, failed=40)
+    totals.update(1, CANARY, own.counters.snapshot())
+    totals.update(1, CANARY, further.counters.snapshot(), "price")
+    totals.further = {"price": 70}
+    totals.version = CANARY
+    tally, text = Tally(), totals.render().decode()
+    tally.look("10.0.0.1", dict.fromkeys(read(text, "credit"), 0.0))
+    tally.look("10.0.0.1", read(text, "credit"))
+    found = tally.measured(CANARY)
+    assert (found.answered, found.failed) == (3, 1)
+    assert tally.versions == {str(CANARY)}
+
+
 def test_quantiles_lie_within_the_bucket_of_the_times() -> None:
     tally, one = Tally(), Replica(STABLE)
     tally.look("a", read(one.text()))

@@ -141,7 +141,7 @@ class ExperimentService(Service):
             RequestError: the request is refused.
         """
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
-        if exchange.route.name != http.INFER:
+        if exchange.route.name != http.INFER or exchange.route.model in self.further:
             return super().handle(exchange)
         given = exchange.arm = self._given(exchange)
         if given is None or given.arm == LIVE:

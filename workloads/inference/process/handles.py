@@ -9,13 +9,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
 
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.process.further import Asked
 from falaj.workloads.inference.process.roles import SERVER
 from falaj.workloads.inference.settings import Settings
 
@@ -49,6 +50,8 @@ class WorkerHandle:
         a runtime beside."""
         self.signature: Mapping[str, Any] = {}
         """What its requests and answers are."""
+        self.further: Mapping[str, Mapping[str, Any]] = {}
+        """What became of each further model in it."""
         self.share = 0.0
         """Of its answered requests, that it was told to copy."""
         self.stands: dict[str, Any] = {}
@@ -67,7 +70,12 @@ class WorkerHandle:
         }  # fmt: skip
 
     async def start(
-        self, listener: socket.socket, path: str, configuration: bytes, role: str = SERVER
+        self,
+        listener: socket.socket,
+        path: str,
+        configuration: bytes,
+        role: str = SERVER,
+        further: Mapping[str, Asked] | None = None,
     ) -> None:
         """Start the process and send it its configuration, and what it is there for."""
         ours, theirs = socket.socketpair()
@@ -90,6 +98,7 @@ class WorkerHandle:
         document = {
             "path": path, "settings": configuration.decode(), "version": self.version,
             "role": role,
+            "further": {name: asdict(each) for name, each in (further or {}).items()},
         }  # fmt: skip
         self._channel.send(channel.CONFIGURE, orjson.dumps(document))
         self._watch = asyncio.create_task(self._watch_process())
@@ -110,7 +119,7 @@ class WorkerHandle:
         if kind == channel.READY:
             report = orjson.loads(payload)
             self.manifest, self.engine = report["manifest"], report["engine"]
-            self.signature = report["signature"]
+            self.signature, self.further = report["signature"], report["further"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")
@@ -182,3 +191,5 @@ class Generation:
     workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
     signature: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What their requests and answers are."""
+    further: Mapping[str, Asked] = field(default_factory=dict[str, Asked])
+    """Which versions of further models they are to have."""

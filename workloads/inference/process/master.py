@@ -39,6 +39,7 @@ from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.store import Jobs, clear
 from falaj.workloads.inference.metrics import Totals
 from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.process.further import Asked, FurtherModels
 from falaj.workloads.inference.process.handles import Generation, WorkerHandle
 from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.inference.process.outage import Outage
@@ -69,6 +70,8 @@ class StateFile:
         numbers: Mapping[str, int],
         shadow: Mapping[str, Any] | None,
         experiment: Mapping[str, Any] | None,
+        models: Mapping[str, Any],
+        models_numbers: Mapping[str, Any],
     ) -> None:
         """Write the state, unless nothing in it has changed."""
         facts: dict[str, Any] = {
@@ -82,6 +85,8 @@ class StateFile:
             "aliases_numbers": dict(numbers),
             "shadow": shadow,
             "experiment": experiment,
+            "models": models,
+            "models_numbers": models_numbers,
         }
         if facts == self._written:
             return
@@ -186,6 +191,8 @@ class Master:
         self._status = "starting"
         self._before = _last_state(self.settings.state)
         self._pointer = Pointer(self._before.get("aliases_numbers"))
+        self._further = FurtherModels(self._before.get("models_numbers"))
+        self._told_further: dict[str, tuple[Any, ...]] = {}
         self._refused: str | None = None  # why a version or configuration is not served
         self._broken: str | None = None  # why an ended worker has no successor
         self._failed_wish: tuple[object, ...] | None = None
@@ -238,7 +245,9 @@ class Master:
         self._logs.event("started", service=self.settings.name, port=self._port, pid=os.getpid())
         self._write_state()
         version = self._pointer.version(self.settings)
-        generation = Generation(self.settings, version, self._wish(self.settings, version), bound)
+        further = self._further.ask(self.settings)
+        wish = self._wish(self.settings, version, further)
+        generation = Generation(self.settings, version, wish, bound, further=further)
         problem = await self._load(generation)
         if self._leaving:
             return
@@ -285,11 +294,14 @@ class Master:
 
     # -- versions ----------------------------------------------------------------------------
 
-    def _wish(self, wanted: Settings, version: int) -> tuple[object, ...]:
+    def _wish(
+        self, wanted: Settings, version: int, further: Mapping[str, Asked]
+    ) -> tuple[object, ...]:
         """Return what the workers depend on: a difference calls for new ones."""
         tls = wanted.tls
         files = (tls.certificate, tls.private_key, tls.client_ca, wanted.auth.jwks)
-        return (wanted.digest, version, *(fingerprint(path) for path in files if path))
+        others = tuple((name, each.version) for name, each in further.items())
+        return (wanted.digest, version, others, *(fingerprint(path) for path in files if path))
 
     async def _follow(self) -> None:
         """Look at the configuration and the alias, and move to what they ask for."""
@@ -300,7 +312,8 @@ class Master:
         try:
             wanted = settings.read(self.path)
             version = self._pointer.version(wanted)
-            wish = self._wish(wanted, version)
+            further = self._further.ask(wanted)
+            wish = self._wish(wanted, version, further)
         except WorkloadError as error:
             self._complain(str(error))
             return
@@ -308,6 +321,7 @@ class Master:
             if wish == current.wish:
                 # What failed before may be asked for again, and is then tried again.
                 self._failed_wish = None
+                self._tell_further()
                 self._complain(None)
             return
         try:
@@ -316,7 +330,7 @@ class Master:
             self._failed_wish = wish
             self._complain(str(error))
             return
-        generation = Generation(wanted, version, wish, bound)
+        generation = Generation(wanted, version, wish, bound, further=further)
         problem = await self._load(generation)
         if problem is None and not self._leaving:
             self._failed_wish = None
@@ -425,7 +439,10 @@ class Master:
         )
 
     async def _ready(self, worker: WorkerHandle, generation: Generation) -> bool:
-        await worker.start(generation.listener, str(self.path), generation.settings.content)
+        await worker.start(
+            generation.listener, str(self.path), generation.settings.content,
+            further=generation.further,
+        )  # fmt: skip
         return await worker.reach("ready", seconds=generation.settings.limits.load_seconds)
 
     def _switch(self, generation: Generation) -> None:
@@ -443,6 +460,10 @@ class Master:
             "serving", model=self.settings.model, version=generation.version,
             engine=generation.workers[0].engine,
         )  # fmt: skip
+        self._further.switched(
+            generation.settings, [worker.further for worker in generation.workers]
+        )
+        self._tell_further()
         old = before.workers if before is not None else []
         self._draining += old
         self._spawn(self._hand_over(generation.workers, old, generation.settings))
@@ -501,6 +522,26 @@ class Master:
             *(worker.drain(by.limits.drain_seconds, leaving=False) for worker in old)
         )
 
+    # -- further models ----------------------------------------------------------------------
+
+    def _tell_further(self) -> None:
+        """Tell of further models that can be asked now, or can't, and why."""
+        facts = self._further.facts()
+        self._totals.further = {name: each["version"] for name, each in facts.items()}
+        told = {name: (each["version"], each["error"]) for name, each in facts.items()}
+        for name, (version, error) in told.items():
+            if self._told_further.get(name) == (version, error):
+                continue
+            state = facts[name]["state"]
+            if error is not None:
+                rest = "can't be asked" if version is None else f"stays at version {version}"
+                print(f"error: the model {name} {rest}: {error}", file=sys.stderr, flush=True)
+            self._event(
+                "further model", model=name, version=version, state=state,
+                **({"reason": error} if error is not None else {}),
+            )  # fmt: skip
+        self._told_further = told
+
     # -- workers -----------------------------------------------------------------------------
 
     def _spawn(self, work: Any) -> None:
@@ -516,11 +557,14 @@ class Master:
             self._totals.dropped_lines = logs.dropped
         elif kind == channel.COUNTERS:
             counted = orjson.loads(payload)
+            for name, each in counted.pop("further", {}).items():
+                self._totals.update(worker.pid, each["version"], each["counts"], name)
             self._totals.update(worker.pid, worker.version, counted, worker.model)
         elif kind == channel.METRICS_REQUEST:
             worker.answer(payload[:8], self._totals.render())
         elif kind == channel.STATISTICS_REQUEST:
-            worker.answer(payload[:8], orjson.dumps(self._totals.by_version()))
+            found = self._totals.by_version(payload[8:].decode())
+            worker.answer(payload[:8], orjson.dumps(found))
         elif kind == channel.JOB_REQUEST and self._jobs is not None:
             self._jobs.asked(worker, payload)
         elif kind == channel.JOB_ENDED and self._jobs is not None:
@@ -612,6 +656,8 @@ class Master:
             error=self._broken or self._refused,
             numbers=self._pointer.numbers,
             **self._second.facts(),
+            models=self._further.facts(),
+            models_numbers=self._further.numbers,
         )
 
 

@@ -27,7 +27,7 @@ import orjson
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import settings
+from falaj.workloads.inference import further, settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.connections.connection import Connection
 from falaj.workloads.inference.connections.listening import Listener, ServerContext, server_context
@@ -37,6 +37,7 @@ from falaj.workloads.inference.drift.labels import Sender
 from falaj.workloads.inference.errors import InferenceError, RequestError, retry_after
 from falaj.workloads.inference.experiment.runs import CandidateRuns
 from falaj.workloads.inference.experiment.service import ExperimentService
+from falaj.workloads.inference.further import Absent, FurtherService
 from falaj.workloads.inference.jobs.runs import JobRuns
 from falaj.workloads.inference.jobs.store import Bodies
 from falaj.workloads.inference.language import generation as language
@@ -192,6 +193,7 @@ class Worker:
         self._shadow: ShadowRuns | None = None
         self._candidate: CandidateRuns | None = None
         self._signature: dict[str, Any] = {}
+        self._further: dict[str, FurtherService | Absent] = {}
         self._accepting: Listener | None = None
         # Questions to the master, by number.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -229,7 +231,7 @@ class Worker:
         engine = str(service.model.engine) if isinstance(service.model, Model) else None
         ready = {
             "pid": os.getpid(), "manifest": self._manifest, "engine": engine,
-            "signature": self._signature,
+            "signature": self._signature, "further": further.report_of(self._further),
         }  # fmt: skip
         self._channel.send(channel.READY, orjson.dumps(ready))
         timers = [
@@ -305,11 +307,13 @@ class Worker:
             print(f"batching is {plan.reason}", file=sys.stderr, flush=True)
         threads = runs_at_once(configuration)
         kind = Service if configuration.experiment is None else ExperimentService
+        authenticator = Authenticator(configuration.auth)
+        pool = ThreadPoolExecutor(threads, "inference")
         self._service = kind(
             configuration,
             model=backends.model,
-            authenticator=Authenticator(configuration.auth),
-            pool=ThreadPoolExecutor(threads, "inference"),
+            authenticator=authenticator,
+            pool=pool,
             threads=threads,
             metrics=self._ask_metrics,
             statistics=self._ask_statistics,
@@ -320,6 +324,11 @@ class Worker:
             language=backends.language,
         )
         self._service.max_connections = _connection_limit()
+        self._further = further.load(
+            configuration, document["further"], authenticator=authenticator, pool=pool,
+            threads=threads, streams=runs_at_once(configuration), statistics=self._ask_statistics,
+        )  # fmt: skip
+        self._service.serve_beside(self._further, further.versions_of(self._further))
         self._counted = self._snapshot(self._service)
         if configuration.jobs is not None:
             self._jobs = JobRuns(
@@ -420,10 +429,12 @@ class Worker:
             channel.METRICS_REQUEST, b"", "the metrics are not to be had now; try again"
         )
 
-    async def _ask_statistics(self) -> bytes:
+    async def _ask_statistics(self, model: str = "") -> bytes:
         self._send_counters()
         return await self._ask(
-            channel.STATISTICS_REQUEST, b"", "the statistics are not to be had now; try again"
+            channel.STATISTICS_REQUEST,
+            model.encode(),
+            "the statistics are not to be had now; try again",
         )
 
     async def _ask(
@@ -452,6 +463,7 @@ class Worker:
                 "prefix_bytes": service.runs.prefixes.held,
                 "dropped_lines": self._dropped_lines,
             }
+            | ({"further": further.counts_of(service.further)} if service.further else {})
         )
 
     def _send_counters(self) -> None:
@@ -488,7 +500,7 @@ class Worker:
         for identity in callers:
             calls[identity.subject] = calls.get(identity.subject, 0) + identity.calls
             identity.calls = 0
-        header = {
+        header: dict[str, Any] = {
             "version": service.model.version,
             "callers": calls,
             "denied": [
@@ -496,6 +508,8 @@ class Worker:
                 for (client, reason, status), count in denials.items()
             ],
         }
+        if service.further and (asked := further.callers_of(service.further)):
+            header["models"] = asked
         if isinstance(service, ExperimentService) and service.answered:
             header["candidate"], service.answered = service.answered, {}
         if self._channel.backlog > LOG_BACKLOG_BYTES:

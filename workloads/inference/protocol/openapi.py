@@ -89,7 +89,8 @@ def describe(
             "title": f"Model {schema.name}",
             "version": schema.version,
             "description": f"Version {schema.version} of {schema.name}, by the Open Inference "
-            "Protocol v2. Beside each way to prove who calls stands the scope that it needs.",
+            "Protocol v2. Beside each way to prove who calls stands the scope that it needs, "
+            f"which may be held for this model alone, as in predict:{schema.name}.",
         },
         "paths": paths,
         "components": {

@@ -302,7 +302,7 @@ class Front:
             self._admit_only(call, head, relay, exchange)
         elif kind == calls.LOST:
             with contextlib.suppress(RequestError):
-                self._admit(relay, exchange, self._place(head, exchange))
+                self._admit(relay, exchange, self._place(head, exchange), unnamed=True)
             self._finished(head, relay, exchange, int(head["status"]), 0)
         else:
             self._call(call, head, relay, exchange)
@@ -312,14 +312,16 @@ class Front:
         # what came in one read, it begins first.
         self._loop.call_soon(task.cancel)
 
-    def _admit(self, relay: Relay, exchange: Exchange, url: bytes) -> None:
-        """As a connection of HTTP does.
+    def _admit(
+        self, relay: Relay, exchange: Exchange, url: bytes, *, unnamed: bool = False
+    ) -> None:
+        """As a connection of HTTP does; ``unnamed`` where the model's name isn't read yet.
 
         Raises:
             RequestError: 401, 403, 404 or 405.
         """
         exchange.url = url
-        self._service.admit(exchange, relay.certificate, relay.client)
+        self._service.admit(exchange, relay.certificate, relay.client, unnamed=unnamed)
 
     def _place(self, head: dict[str, Any], exchange: Exchange) -> bytes:
         """Return where a call belongs whose message nobody has read, and set its method."""
@@ -331,7 +333,7 @@ class Front:
         self, call: int, head: dict[str, Any], relay: Relay, exchange: Exchange
     ) -> None:
         try:
-            self._admit(relay, exchange, self._place(head, exchange))
+            self._admit(relay, exchange, self._place(head, exchange), unnamed=True)
         except RequestError as error:
             self._finished(head, relay, exchange, error.status, len(error.body()))
             self._send(call, error)

@@ -1,0 +1,227 @@
+"""Further models of a worker, beside the first one that the service is there for.
+
+Each has a registry, keys and an alias of its own, and is verified and opened as the first is.
+What goes wrong with one stays with it: it can't be asked, the index says why, and all others
+answer. All share the worker's connections, callers and threads; a queue and counts each has of its
+own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.inference import settings
+from falaj.workloads.inference.auth import Authenticator
+from falaj.workloads.inference.connections import http
+from falaj.workloads.inference.connections.http import Answer, Exchange
+from falaj.workloads.inference.errors import InferenceError, body_too_large
+from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.metrics import NO_VERSION, Counters
+from falaj.workloads.inference.models import model as models
+from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.protocol import extensions
+from falaj.workloads.inference.service import Further, Service
+from falaj.workloads.inference.settings import Settings
+from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.store import Store
+
+_LONGEST: Final = 500
+"""Characters of a reason."""
+
+
+class FurtherService(Service):
+    """A further model that can be asked.
+
+    The worker's own service has the connections, and calls this one with what is admitted.
+    """
+
+    size: int
+    """Bytes of the model's graph, each worker's memory holds at least as many."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.asked: dict[str, int] = {}
+        self.error: str | None = None
+        """Why another version than the one that was asked for is served."""
+
+    def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
+        """Answer an admitted request; as `Service.handle`.
+
+        Raises:
+            RequestError: the request is refused; 413, it is larger than this model takes.
+        """
+        if exchange.received > self.limits.max_body_bytes:
+            raise body_too_large(self.limits.max_body_bytes)
+        return super().handle(exchange)
+
+    async def statistics(self) -> list[Any]:
+        """Return what the statistics say of it."""
+        totals = orjson.loads(await self._statistics())
+        found = extensions.statistics(self.model.name, totals, version=None, runs_here=True)
+        return found["model_stats"]
+
+    @property
+    def _offered(self) -> dict[str, http.Route]:
+        return http.places_of(self.model.name, self.model.version)
+
+
+class Absent:
+    """A further model that can't be asked.
+
+    Args:
+        name: of the model.
+        reason: why it can't.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.error = reason[:_LONGEST]
+        self.counters = Counters()
+        self.asked: dict[str, int] = {}
+
+    def handle(self, exchange: Exchange) -> Answer:
+        """Refuse a request.
+
+        Raises:
+            RequestError: 503, always.
+        """
+        del exchange
+        raise http.absent(self.name)
+
+    def not_inferred(self, status: int, seconds: float) -> None:
+        """Count an inference that wasn't answered."""
+        self.counters.responded(http.INFER, status)
+        self.counters.not_inferred(seconds)
+
+    def index(self, only_ready: bool) -> list[dict[str, str]]:
+        """Return what the repository's index says of it: why it isn't there."""
+        found = {"name": self.name, "state": "UNAVAILABLE", "reason": self.error}
+        return [] if only_ready else [found]
+
+    async def statistics(self) -> list[Any]:
+        """Return what the statistics say of it: nothing."""
+        return []
+
+
+def load(
+    configuration: Settings,
+    wanted: Mapping[str, Mapping[str, Any]],
+    *,
+    authenticator: Authenticator,
+    pool: ThreadPoolExecutor,
+    threads: int,
+    streams: int,
+    statistics: Callable[[str], Awaitable[bytes]],
+) -> dict[str, FurtherService | Absent]:
+    """Load all further models of a worker, as far as they can be.
+
+    Args:
+        configuration: of the service.
+        wanted: by name, the ``version`` that its alias stands for, the one that was served
+            ``before``, which serves on where the other can't be, and the ``error`` of finding
+            out; each None where there is none.
+        authenticator: of the worker.
+        pool: of the worker, where all its models run.
+        threads: of it.
+        streams: runs at once that there are threads for.
+        statistics: what is counted of a model across workers, by its name.
+    """
+    found: dict[str, FurtherService | Absent] = {}
+    for name in configuration.models:
+        asked = wanted.get(name, {})
+        error: str | None = asked.get("error")
+        made: FurtherService | None = None
+        for version in dict.fromkeys((asked.get("version"), asked.get("before"))):
+            if version is None:
+                continue
+            try:
+                made = _opened(
+                    settings.of_further(configuration, name), version, streams,
+                    authenticator=authenticator, pool=pool, threads=threads,
+                    metrics=partial(statistics, name), statistics=partial(statistics, name),
+                )  # fmt: skip
+                break
+            except WorkloadError as problem:
+                error = error or str(problem)
+            except Exception as problem:  # a fault of one model must not take the others down
+                traceback.print_exc()
+                error = error or f"version {version} could not be loaded: {problem!r}"
+        if made is None:
+            reason = error or "its alias stands for no version"
+            found[name] = Absent(name, reason)
+        else:
+            made.error = error[:_LONGEST] if error is not None else None
+            found[name] = made
+    return found
+
+
+def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherService:
+    """Verify, open and warm up one version.
+
+    Raises:
+        WorkloadError: its package isn't as it was signed, or can't be served here.
+    """
+    keyring = KeyRing.open(own.keyring)
+    package = Store(own.registry).load(own.model, version, keyring, keyring.verify_key())
+    content = package.read(models.MODEL_FILE)
+    loaded: Model = models.load(
+        content, manifest=package.manifest, name=own.model, version=str(version),
+        threads=own.threads, limits=own.limits, streams=streams,
+    )  # fmt: skip
+    if language.read(package.manifest, loaded.schema, content, loaded.cache) is not None:
+        raise InferenceError(
+            f"version {version} of {own.model} is a language model, which has a server of its own "
+            "as the first model: leave it out of models"
+        )
+    made = FurtherService(own, model=loaded, **given)
+    made.size = len(content)
+    return made
+
+
+def versions_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, str | None]:
+    """Return which versions can be asked, as a `http.Router` takes them."""
+    return {
+        name: each.model.version if isinstance(each, FurtherService) else None
+        for name, each in further.items()
+    }
+
+
+def report_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, dict[str, Any]]:
+    """Return what the master is told of each once it is loaded, or isn't."""
+    return {
+        name: {
+            "version": int(each.model.version) if isinstance(each, FurtherService) else None,
+            "error": each.error,
+            "bytes": each.size if isinstance(each, FurtherService) else 0,
+        }
+        for name, each in further.items()
+    }
+
+
+def counts_of(further: Mapping[str, Further]) -> dict[str, dict[str, Any]]:
+    """Return the counts of each since the worker's start, with its version."""
+    return {
+        name: {
+            "version": int(each.model.version) if isinstance(each, Service) else NO_VERSION,
+            "counts": each.counters.snapshot(),
+        }
+        for name, each in further.items()
+    }
+
+
+def callers_of(further: Mapping[str, Further]) -> dict[str, dict[str, Any]]:
+    """Return, and forget, who asked each since the last time, for the audit."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, each in further.items():
+        if each.asked:
+            version = int(each.model.version) if isinstance(each, Service) else None
+            found[name] = {"version": version, "callers": each.asked}
+            each.asked = {}
+    return found
