@@ -6,6 +6,10 @@ LABEL: Final = "falaj.io/pipeline"
 """Of a pipeline's template and of its runs: its name."""
 TEMPLATE_LABEL: Final = "falaj.io/pipeline-template"
 """Of the template alone: ``true``."""
+START_RIGHT: Final = ("falaj.io", "pipelines", "start")
+"""Group, resource and verb of a right that no API has: who holds it for a pipeline's name is its
+starter, and makes runs with the secrets that its template uses. Kubernetes lets nobody give a
+right who doesn't hold it."""
 ACCOUNT_ENDING: Final = "-pipeline"
 """Of the starter's account, behind the pipeline's name."""
 REQUESTS_ENDING: Final = f"{ACCOUNT_ENDING}-drift"

@@ -27,6 +27,7 @@ from falaj.components.catalogue.pipelines import (
     QUEUE_LABEL,
     QUEUE_NOTE,
     REQUESTS_ENDING,
+    START_RIGHT,
     TEMPLATE_LABEL,
     WATCH_ENDING,
 )
@@ -290,6 +291,7 @@ def _account(spec: PipelineSpec) -> list[Manifest]:
     rules = [
         rule("jobset.x-k8s.io", "jobsets", "create", "list"),
         rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
+        rule(*START_RIGHT, names=(spec.run.name,)),
         rule("", "configmaps", "get", "patch", names=(spec.starter,)),
     ]
     if spec.drift_of:

@@ -19,6 +19,7 @@ from kubernetes.client.exceptions import ApiException
 from falaj.components.kubernetes import pipeline
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes.admission import pipelines as admission
+from falaj.components.kubernetes.admission import secrets as secrets_admission
 from falaj.components.kubernetes.admission.policy import ClusterScope
 from falaj.components.kubernetes.admission.policy import manifests as policy_manifests
 from falaj.engine.controlplane import ControlPlane
@@ -77,8 +78,13 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         found.apply(claim("runs", NAMESPACE))
         eventually("quotas are counted", lambda: counted(found, NAMESPACE))
         eventually("the queues are active", lambda: active(found, "acme"))
-        placed = pipeline.check("credit", given()).run.placed
-        policies = admission.policies(ClusterScope(placed=placed))
+        scope = ClusterScope(placed=pipeline.check("credit", given()).run.placed)
+        # Of the platform's policies also the one about secrets in what a starter makes.
+        of_secrets = [
+            each for each in secrets_admission.policies(scope)
+            if each.name == "secret-use-job-sets"
+        ]  # fmt: skip
+        policies = (*admission.policies(scope), *of_secrets)
         found.apply(list(policy_manifests(policies, {}, {})))
         for name in ("credit", "fraud"):
             found.apply(rendered(name))
@@ -196,12 +202,16 @@ ATTACKS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def refusal(user: Objects, body: dict[str, Any]) -> str:
+def denied(what: Callable[[], object]) -> str:
     try:
-        user.request("POST", PATH, body, dryRun="All")
+        what()
     except ApiException as error:
         return str(error.body)
     return ""
+
+
+def refusal(user: Objects, body: dict[str, Any]) -> str:
+    return denied(lambda: user.request("POST", PATH, body, dryRun="All"))
 
 
 def test_the_account_makes_its_run_and_no_other(user: Objects, template: dict[str, Any]) -> None:
@@ -218,12 +228,79 @@ def test_the_account_makes_its_run_and_no_other(user: Objects, template: dict[st
         body = made(template)
         change(body)
         said = refusal(user, body)
-        if not re.search("cluster-pipeline-(run|starter)|Invalid value", said):
+        if not re.search("cluster-(pipeline-(run|starter)|secret-use)|Invalid value", said):
             passed.append(f"{attack}: {said}")
     assert passed == []
     # A pipeline that is another's, as its own account makes it, isn't one of this account's.
     other = run_of(user_of(template, "fraud"), "fraud-1", "schedule", SNAPSHOT)
     assert "cluster-pipeline-run" in refusal(user, other)
+
+
+def test_what_secrets_a_run_has_is_its_templates_affair(
+    cluster: ControlPlane, user: Objects, template: dict[str, Any]
+) -> None:
+    """An account with the rights to make JobSets, but no template, brings no secret in."""
+    run = made(template)
+    used = json.dumps(run)
+    assert "credit-keys" in used
+    assert "credit-publish-keys" in used
+    assert refusal(user, run) == ""
+    # Of the name that a starter has, which somebody made who may make accounts and roles.
+    [role] = [each for each in rendered("credit") if each["kind"] == "Role"]
+    rules = [each for each in role["rules"] if each["apiGroups"] == ["jobset.x-k8s.io"]]
+    name = "astray-pipeline"
+    about = {"name": name, "namespace": NAMESPACE}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    rbac = "rbac.authorization.k8s.io"
+    cluster.apply([
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": about, "rules": rules},
+        {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": about,
+         "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name}, "subjects": [subject]},
+    ])  # fmt: skip
+    astray = cluster.as_user(f"system:serviceaccount:{NAMESPACE}:{name}")
+    for label in ("credit", "astray"):
+        body = json.loads(json.dumps(run))
+        body["metadata"]["labels"][LABEL] = label
+        said = wait_for(lambda body=body: refusal(astray, body), "its rights", FOLLOWED_SECONDS)
+        assert "cluster-secret-use" in said, said
+    # A right that no API has is given by nobody who doesn't hold it.
+    admins = cluster.as_user("admin@acme.example", ["acme:admins"])
+    rules = [each for each in role["rules"] if each["apiGroups"] == ["falaj.io"]]
+    assert rules
+    given_away = {"apiVersion": f"{rbac}/v1", "kind": "Role",
+                  "metadata": {**about, "name": "given-away"}, "rules": rules}  # fmt: skip
+    refused(lambda: admins.request("POST", f"/apis/{rbac}/v1/namespaces/{NAMESPACE}/roles",
+                                   given_away))  # fmt: skip
+
+
+def test_a_template_goes_by_who_may_read_what_its_runs_use(
+    cluster: ControlPlane, template: dict[str, Any]
+) -> None:
+    """While another one is left, its account would be held by nothing."""
+    trainers = cluster.as_user("trainer@acme.example", ["acme:trainers"])
+    bare = {"metadata": {"labels": {TEMPLATE_LABEL: None}}}
+    falsified = {"metadata": {"labels": {TEMPLATE_LABEL: "false"}}}
+    kind = "application/merge-patch+json"
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
+    attempts: list[Callable[[], object]] = [
+        lambda: trainers.request("DELETE", f"{PATH}/credit", options),
+        *(
+            lambda change=change: trainers.request(
+                "PATCH", f"{PATH}/credit", change, kind, dryRun="All"
+            )
+            for change in (bare, falsified)
+        ),
+    ]
+    for attempt in attempts:
+        said = wait_for(lambda attempt=attempt: denied(attempt), "a refusal", FOLLOWED_SECONDS)
+        assert "cluster-pipeline-template" in said
+    # What they have a right to is theirs still, and so is the platform's owners'.
+    run = run_of(template, "credit-97", "schedule", SNAPSHOT)
+    cluster.objects.request("POST", PATH, run)
+    trainers.request("DELETE", f"{PATH}/credit-97")
+    eventually("it is removed", lambda: not cluster.objects.get(*SETS, "credit-97", NAMESPACE))
+    cluster.objects.request("DELETE", f"{PATH}/credit", options)
 
 
 def user_of(template: dict[str, Any], name: str) -> dict[str, Any]:
@@ -263,7 +340,7 @@ def test_the_account_may_do_nothing_else(user: Objects, method: str, path: str) 
 def test_the_api_server_has_nothing_against_the_policies(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    """It knows the schema of both, what is compared and what it is compared with."""
+    """It knows the schema of all, what is compared and what it is compared with."""
 
     def checked() -> list[dict[str, Any]]:
         found = [
@@ -273,7 +350,7 @@ def test_the_api_server_has_nothing_against_the_policies(
             )
             if each["metadata"]["name"].startswith("falaj-pipeline-")
         ]
-        assert len(found) == 2
+        assert len(found) == 3
         return (
             found if all("observedGeneration" in each.get("status", {}) for each in found) else []
         )

@@ -6,8 +6,9 @@ compared with it as the API server would store both, so that defaults of the API
 controllers don't differ. The packs judge the template where it is declared.
 
 The API server compares with each template of the namespace in its turn, of which the account's is
-one: `Pipeline` gives the account its rights after its template, and takes them before. Who removes
-a template by hand, and leaves another, leaves its account unheld: that is who may make any JobSet.
+one: `Pipeline` gives the account its rights after its template, and takes them before. An account
+whose template is gone, while another one is left, would be held by nothing, and its runs have the
+secrets that its template uses (`secrets`): so that only who may read secrets removes a template.
 """
 
 from dataclasses import replace
@@ -34,11 +35,13 @@ from falaj.components.kubernetes.admission.policy import (
     texts,
     when,
 )
+from falaj.components.kubernetes.admission.secrets import CONTROLLERS, MAY_READ
 
 _OWN = (
     f'{ASKER} == {literal(ACCOUNTS)} + request.namespace + ":" + params.metadata.name + '
     f"{literal(ACCOUNT_ENDING)}"
 )
+_IS_TEMPLATE = f'metadata.?labels[?{literal(TEMPLATE_LABEL)}].orValue("") == "true"'
 #: What controllers decide of a JobSet, not who makes it.
 _OTHERS = ("suspend", "managedBy")
 _JOBS = "replicatedJobs"
@@ -67,6 +70,23 @@ def policies(_: ClusterScope) -> tuple[Policy, ...]:
                 ),
             ),
             conditions=of_starters,
+        ),
+        Policy(
+            "pipeline-templates",
+            (replace(target, operations=("UPDATE", "DELETE")),),
+            (
+                Check(
+                    "cluster-pipeline-template",
+                    f'(request.operation == "DELETE" || !(object.{_IS_TEMPLATE}) '
+                    "? [oldObject.metadata.name] : [])",
+                    "who asks may not read the secrets of the namespace, and takes away what runs "
+                    "of a pipeline are compared with",
+                    f"JobSets without the label {TEMPLATE_LABEL}",
+                    "have the platform's owners remove the pipeline",
+                    permitted=f'(request.operation == "DELETE" && {CONTROLLERS}) || {MAY_READ}',
+                ),
+            ),
+            conditions={"a-template": f"oldObject.{_IS_TEMPLATE}"},
         ),
         Policy(
             "pipeline-runs",

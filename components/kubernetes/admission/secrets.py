@@ -14,6 +14,7 @@ begin with `HOME_PREFIX` are one person's, and only who may read secrets puts th
 them, deletes them, or clones them into claims of another name.
 """
 
+from falaj.components.catalogue.pipelines import LABEL, START_RIGHT
 from falaj.components.catalogue.pod_rules import CONTAINER_LISTS
 from falaj.components.kubernetes._placed import HOME_PREFIX, PROTECTED_LABEL
 from falaj.components.kubernetes.admission.policy import (
@@ -40,12 +41,21 @@ _MANAGER = "system:kube-controller-manager"
 _DELEGATES = tuple(
     f"{ACCOUNTS}{each}:" for each in ("kueue-system", "kubeflow-system", "kserve", "keda")
 )
-_MAY_READ = (
+MAY_READ = (
     'authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()'
 )
 """Whether the one who asks may read every secret of the namespace. Names aren't asked about one by
 one: an expression may ask for rights twice, then its budget is spent
 (k8s.io/apiserver, pkg/apis/cel/config.go and pkg/cel/library/cost.go)."""
+_GROUP, _RESOURCE, _VERB = START_RIGHT
+_STARTS = (
+    'request.operation == "CREATE" && '
+    f"authorizer.group({literal(_GROUP)}).resource({literal(_RESOURCE)})"
+    f'.namespace(request.namespace).name(object.metadata.?labels[?{literal(LABEL)}].orValue("-"))'
+    f".check({literal(_VERB)}).allowed()"
+)
+"""Whether a pipeline's starter makes a run of it: what differs from its template, which was judged
+when it was made, another policy refuses (`pipelines`)."""
 
 
 def policies(scope: ClusterScope) -> tuple[Policy, ...]:
@@ -61,6 +71,7 @@ def policies(scope: ClusterScope) -> tuple[Policy, ...]:
         _use(
             scope, "job-sets", (Target("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),),
             "object.spec.?replicatedJobs.orValue([]).map(j, j.template.spec.template.spec)", {},
+            also=_STARTS,
         ),
         _protected(scope),
         _homes(),
@@ -73,8 +84,13 @@ def _use(
     targets: tuple[Target, ...],
     pods: str,
     conditions: dict[str, str],
+    *,
+    also: str = "",
 ) -> Policy:
-    """The policy for the kinds of ``targets``, whose pods' specifications are ``pods`` in CEL."""
+    """The policy for the kinds of ``targets``, whose pods' specifications are ``pods`` in CEL.
+
+    ``also`` is who may besides, in CEL.
+    """
     before = pods.replace("object.", "oldObject.")
 
     def permitted(found: str) -> str:
@@ -82,7 +98,8 @@ def _use(
             f"{_is_one_of(_COPIERS)} || {ASKER} == {literal(_MANAGER)} || "
             f"({_is_one_of(_DELEGATES)} "
             f"? variables.{found}.all(s, s in variables.{found}_before) "
-            f": (variables.pods == variables.before || {_MAY_READ}))"
+            f": (variables.pods == variables.before || {MAY_READ}))"
+            + (f" || ({also})" if also else "")
         )
 
     return Policy(
@@ -180,7 +197,7 @@ def _protected(scope: ClusterScope) -> Policy:
                 "trusts",
                 f"objects without the label {PROTECTED_LABEL}",
                 "have the platform's owners change it",
-                permitted=_MAY_READ,
+                permitted=MAY_READ,
             ),
         ),
         exempt=scope.platform,
@@ -214,11 +231,12 @@ def _homes_of(pods: str) -> str:
     return f'({mounted} + {cloned}).filter(s, s != "")'
 
 
-#: Who binds claims, chooses their nodes, and ends them with their namespace.
-_CONTROLLERS = (
+CONTROLLERS = (
     f"({_is_one_of((f'{ACCOUNTS}kube-system:',))} || "
     f"{ASKER} in {texts((_MANAGER, 'system:kube-scheduler'))})"
 )
+"""Whether one of the system's controllers asks: they bind claims, choose nodes, and end what is
+in a namespace with it."""
 
 
 def _homes() -> Policy:
@@ -240,7 +258,7 @@ def _homes() -> Policy:
                 f"claims that aren't called {HOME_PREFIX}…",
                 "have the platform's owners change it",
                 permitted=(
-                    f'(request.operation != "CREATE" && {_CONTROLLERS}) || {_MAY_READ}'
+                    f'(request.operation != "CREATE" && {CONTROLLERS}) || {MAY_READ}'
                 ),
             ),
             Check(
@@ -249,7 +267,7 @@ def _homes() -> Policy:
                 "the claim would be a copy of the home of one person",
                 f"claims that aren't called {HOME_PREFIX}… in dataSource and dataSourceRef",
                 "copy what colleagues may have into a claim of the team's",
-                permitted=_MAY_READ,
+                permitted=MAY_READ,
             ),
         ),
     )  # fmt: skip

@@ -187,6 +187,7 @@ def test_the_account_may_make_runs_and_read_its_own_template() -> None:
     assert [(each["resources"], each["verbs"], each.get("resourceNames")) for each in rules] == [
         (["jobsets"], ["create", "list"], None),
         (["jobsets"], ["get"], ["credit"]),
+        (["pipelines"], ["start"], ["credit"]),
         (["configmaps"], ["get", "patch"], ["credit-pipeline"]),
     ]
     [subject] = the("RoleBinding", objects)["subjects"]

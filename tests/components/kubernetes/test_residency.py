@@ -47,6 +47,7 @@ ASKED_FOR_RIGHTS = {
     "cluster-home-change",
     "cluster-home-clone",
     "cluster-home-use",
+    "cluster-pipeline-template",
     "cluster-secret-use",
     "cluster-protected-object",
 }
