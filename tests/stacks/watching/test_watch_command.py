@@ -393,8 +393,13 @@ def test_what_a_server_without_room_turned_away_is_no_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "\n".join(
-        f'{PREFIX}_responses_total{{version="2",route="{INFER}",status="{status}"}} {count}'
-        for status, count in (("200", 90), ("500", 3), ("503", 70), ("400", 9))
-    )
+        f'{PREFIX}_responses_total{{model="{model}",version="2",route="{INFER}",'
+        f'status="{status}"}} {count}'
+        for model, status, count in (
+            ("shop", "200", 90), ("shop", "500", 3), ("shop", "503", 70), ("shop", "400", 9),
+            ("price", "500", 7),
+        )
+    )  # fmt: skip
     monkeypatch.setattr(Server, "_get", lambda *_: text.encode())
-    assert Server({"host": "localhost", "port": 1}).failures(2) == Outcomes(93, 3)
+    server = Server({"host": "localhost", "port": 1, "model": "shop"})
+    assert server.failures(2) == Outcomes(93, 3)
