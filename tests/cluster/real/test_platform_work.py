@@ -1,4 +1,4 @@
-"""What else a team runs as pods: predictions of many rows, Horovod's launcher, a pipeline.
+"""What else a team runs as pods: predictions of many rows, and a pipeline.
 
 All of one stack, side by side: each pod has little of a processor.
 """
@@ -6,7 +6,6 @@ All of one stack, side by side: each pod has little of a processor.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from falaj.components.kubernetes.bill_of_materials import images
 from falaj.workloads.batch.prediction import opened
 from falaj.workloads.registry.keyring import KeyRing
 from tests.cluster.real.platform import STACK, Platform, workloads
 from tests.cluster.real.realm import wait_for
 from tests.cluster.real.team import SIZE, TEAM, TRAINING, said_by, told, volume
-from tests.stacks.conftest import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 
@@ -30,9 +27,6 @@ JOBS = "real-jobs"
 ROWS = 40 * 4_096
 """Forty chunks: each of two shares has several parts."""
 SHARES = 2
-PROGRAM = "gloo_program.py"
-PROCESSES = 2
-"""Of each of two pods."""
 NIGHTLY = "digits-nightly"
 
 
@@ -56,19 +50,6 @@ def _batch(dataset: str, service: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _together(platform: Platform) -> dict[str, Any]:
-    reference = platform.image("falaj-training-cpu")
-    name = images()["falaj-training-cpu"].mirror
-    return {
-        **SIZE, "cpus": 0.3, "framework": "horovod", "nodes": 2, "processesPerNode": PROCESSES,
-        "image": f"{name}@{reference.partition('@')[2]}", "data": "data", "checkpoints": "runs",
-        "program": [
-            "python3", f"/data/{PROGRAM}", "/runs/together", "--pause", "0.2", "--steps", "60",
-        ],
-        "graceSeconds": 10,
-    }  # fmt: skip
-
-
 def _nightly(platform: Platform, dataset: str) -> dict[str, Any]:
     [job] = platform.read(TEAM)["falaj:trainingJobs"].values()
     ranges = platform.read(STACK)["falaj:installation"]["controlPlaneCidrs"]
@@ -86,11 +67,9 @@ def jobs(platform: Platform, dataset: str, served: dict[str, Any]) -> Generator[
     """A stack with all of them."""
     data = volume(platform, "data")
     _many_rows(data / "many")
-    shutil.copy(ROOT / "tests/workloads/horovod" / PROGRAM, data)
     config = workloads(
         platform,
         batchInferences={"scores": _batch(dataset, served)},
-        trainingJobs={"together": _together(platform)},
         pipelines={"nightly": _nightly(platform, dataset)},
     )
     platform.write(JOBS, config)
@@ -106,39 +85,18 @@ def _pods(platform: Platform, component: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _index(pod: dict[str, Any]) -> str:
-    return str(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
-
-
-def test_a_killed_share_of_predictions_goes_on_behind_what_it_has_done(
+def test_shares_of_predictions_are_sealed_and_whole(
     platform: Platform, ring: Path, jobs: None
 ) -> None:
     results = volume(platform, "runs") / "scores"
-
-    def begun() -> bool:
-        return len(list((results / "share-0.jsonl.partial").glob("*"))) > 2
-
-    wait_for(begun, "a part of the first share is done")
-    [killed] = [each for each in _pods(platform, "scores") if _index(each) == "0"]
-    platform.realm.api.delete_namespaced_pod(
-        killed["metadata"]["name"], TRAINING, grace_period_seconds=0
-    )
     shares = [results / f"share-{index}.jsonl.sealed" for index in range(SHARES)]
 
-    def others() -> list[dict[str, Any]]:
-        # The killed one is there, as failed, until the Job has counted it.
-        gone = killed["metadata"]["name"]
-        return [each for each in _pods(platform, "scores") if each["metadata"]["name"] != gone]
-
     def done() -> bool:
-        states = {each["status"].get("phase") for each in others()}
+        states = {each["status"].get("phase") for each in _pods(platform, "scores")}
         assert "Failed" not in states, said_by(platform, "scores")[-3000:]
         return all(each.is_file() for each in shares) and states == {"Succeeded"}
 
     wait_for(done, "all shares are done")
-    [second] = [each for each in others() if _index(each) == "0"]
-    last = platform.realm.log(second["metadata"]["name"], TRAINING).splitlines()[-1]
-    assert json.loads(last)["resumed_at"] > 0
     assert not list(results.glob("*.partial"))
     rows = [
         json.loads(line)
@@ -148,31 +106,6 @@ def test_a_killed_share_of_predictions_goes_on_behind_what_it_has_done(
     of_table = [each["row"] for each in rows if each["file"] == "rows.parquet"]
     assert of_table == [*range(1, ROWS + 1)]
     assert len(rows) > ROWS + 1_000, "and those of the sealed snapshot"
-
-
-def test_horovod_s_launcher_starts_its_processes_again_where_a_pod_was_killed(
-    platform: Platform, jobs: None
-) -> None:
-    """The launcher is the real one; the program speaks what Horovod's processes speak to it."""
-
-    def pods(attempt: int) -> list[str]:
-        key = "jobset.sigs.k8s.io/restart-attempt"
-        return [
-            each["metadata"]["name"] for each in _pods(platform, "together")
-            if each["metadata"]["labels"].get(key) == str(attempt)
-        ]  # fmt: skip
-
-    wait_for(lambda: "step 3" in said_by(platform, "together"), "all processes have met")
-    [second] = [each for each in pods(0) if each.startswith("together-node-0-1-")]
-    platform.realm.api.delete_namespaced_pod(second, TRAINING, grace_period_seconds=0)
-    runs = volume(platform, "runs")
-    wait_for(lambda: len([*runs.glob("together.*")]) == 2 * PROCESSES, "all processes are done")
-    found = [json.loads(each.read_text()) for each in sorted(runs.glob("together.*"))]
-    assert [(each["rank"], each["size"]) for each in found] == [
-        (rank, 2 * PROCESSES) for rank in range(2 * PROCESSES)
-    ]
-    assert [each["weight"] for each in found] == pytest.approx([3.0] * 4, abs=1e-3)
-    assert len(pods(1)) == 2, "the gang was started anew, once"
 
 
 def test_a_pipeline_is_started_by_the_clock_and_publishes(platform: Platform, jobs: None) -> None:
