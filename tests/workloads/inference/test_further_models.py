@@ -306,6 +306,14 @@ def test_what_is_told_of_models_is_told_to_those_who_may_know(beside: Server) ->
         assert status == 200
         return {each["name"]: each["state"] for each in found}
 
+    asked = call(
+        connection,
+        "POST",
+        "/v2/models/price/infer",
+        token=beside.site.token("predict"),
+        body=row(),
+    )
+    assert asked[0] == 200
     assert names("observe") == {
         "mlp": "READY", "price": "READY", "changed": "UNAVAILABLE", "missing": "UNAVAILABLE",
     }  # fmt: skip
