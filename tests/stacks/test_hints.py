@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from falaj.engine.backend import OWN_BACKEND, OWN_PASSPHRASE, salt_of
+from falaj.engine.backend import salt_of
 from falaj.stacks.command import operation
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.hints import hints
 from falaj.stacks.command.lifecycle import not_finished
-from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
+from tests.stacks.bare_stacks import bare_stack, use_own_backend
 
 REFUSED = (
     "error: creating EKS Cluster (acme-dev-cluster): operation error EKS: CreateCluster, https "
@@ -35,14 +34,10 @@ def test_a_key_that_eks_may_not_use_yet_is_told_with_what_to_do() -> None:
 def test_a_file_with_another_salt_than_the_state_is_told_which_line_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in (*OWN_BACKEND, *OWN_PASSPHRASE):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
-    (tmp_path / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
-    file = tmp_path / "Pulumi.main.yaml"
-    file.write_text("config:\n  falaj:platform: local\n")
-    stack = StackFile("main", Project.find(tmp_path))
-    pulumi = Pulumi(stack, plugins=False)
+    use_own_backend(tmp_path, monkeypatch)
+    pulumi = bare_stack(tmp_path, "main")
+    stack = pulumi.stack
+    file = stack.path
     pulumi.ensure_stack()
     pulumi.capture(["config", "set", "--secret", "shop:x", "hush", "-s", "main"])
     good = file.read_text()

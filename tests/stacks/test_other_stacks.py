@@ -8,28 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from falaj.engine.backend import OWN_BACKEND, OWN_PASSPHRASE
 from falaj.stacks.command.lifecycle import remove_leftovers
-from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.command.pulumi import Pulumi
+from tests.stacks.bare_stacks import bare_stack, use_own_backend
 
 
 @pytest.mark.slow
 def test_the_backend_stays_while_another_project_has_a_stack_of_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (*OWN_BACKEND, *OWN_PASSPHRASE):
-        monkeypatch.delenv(name, raising=False)
-    home = tmp_path / "home"
-    monkeypatch.setenv("FALAJ_HOME", str(home))
-    made: list[Pulumi] = []
-    for project in ("shop", "shop-2"):
-        folder = tmp_path / project
-        folder.mkdir()
-        (folder / "Pulumi.yaml").write_text(f"name: {project}\nruntime: python\n")
-        (folder / "Pulumi.dev.yaml").write_text("config:\n  falaj:platform: local\n")
-        made.append(Pulumi(StackFile("dev", Project.find(folder)), plugins=False))
-    first, second = made
+    home = use_own_backend(tmp_path, monkeypatch)
+    first, second = (bare_stack(tmp_path / each, "dev", each) for each in ("shop", "shop-2"))
     first.ensure_stack()
     assert first.other_stacks() == []
     assert first.exists()
@@ -53,12 +41,8 @@ def test_a_program_that_no_state_knows_goes_with_its_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Someone removed the backend by hand: its stack is empty, and what it started still runs."""
-    for name in (*OWN_BACKEND, *OWN_PASSPHRASE):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
-    (tmp_path / "Pulumi.yaml").write_text("name: shop\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  falaj:platform: local\n")
-    pulumi = Pulumi(StackFile("dev", Project.find(tmp_path)), plugins=False)
+    use_own_backend(tmp_path, monkeypatch)
+    pulumi = bare_stack(tmp_path, "dev")
     site = pulumi.stack.site
     (site / "keyring").mkdir(parents=True)
     sleep = "import time; time.sleep(600)"

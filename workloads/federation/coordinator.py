@@ -35,12 +35,7 @@ from falaj.workloads.training.batches import PreparedData, features, prepare
 from falaj.workloads.training.loop import Position, predict, row_losses
 from falaj.workloads.training.options import Parameters, Requested
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import (
-    Setting,
-    evaluate,
-    finish,
-    report_finished,
-)
+from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tensors import seed

@@ -47,6 +47,7 @@ class FurtherService(Service):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
+        self.version: int | None = int(self.model.version)
         self.asked: dict[str, int] = {}
         self.error: str | None = None
         """Why another version than the one that was asked for is served."""
@@ -82,6 +83,8 @@ class Absent:
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
+        self.version: int | None = None
+        self.size = 0
         self.error = reason[:_LONGEST]
         self.counters = Counters()
         self.asked: dict[str, int] = {}
@@ -188,7 +191,7 @@ def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherS
 def versions_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, str | None]:
     """Return which versions can be asked, as a `http.Router` takes them."""
     return {
-        name: each.model.version if isinstance(each, FurtherService) else None
+        name: str(each.version) if each.version is not None else None
         for name, each in further.items()
     }
 
@@ -196,11 +199,7 @@ def versions_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, str
 def report_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, dict[str, Any]]:
     """Return what the master is told of each once it is loaded, or isn't."""
     return {
-        name: {
-            "version": int(each.model.version) if isinstance(each, FurtherService) else None,
-            "error": each.error,
-            "bytes": each.size if isinstance(each, FurtherService) else 0,
-        }
+        name: {"version": each.version, "error": each.error, "bytes": each.size}
         for name, each in further.items()
     }
 
@@ -209,7 +208,7 @@ def counts_of(further: Mapping[str, Further]) -> dict[str, dict[str, Any]]:
     """Return the counts of each since the worker's start, with its version."""
     return {
         name: {
-            "version": int(each.model.version) if isinstance(each, Service) else NO_VERSION,
+            "version": each.version if each.version is not None else NO_VERSION,
             "counts": each.counters.snapshot(),
         }
         for name, each in further.items()
@@ -221,7 +220,6 @@ def callers_of(further: Mapping[str, Further]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, each in further.items():
         if each.asked:
-            version = int(each.model.version) if isinstance(each, Service) else None
-            found[name] = {"version": version, "callers": each.asked}
+            found[name] = {"version": each.version, "callers": each.asked}
             each.asked = {}
     return found

@@ -447,6 +447,8 @@ class Client(Protocol):
 class Further(Protocol):
     """A model beside the first, as the service knows it."""
 
+    version: int | None
+    """That answers; None: none can be asked."""
     counters: Counters
     asked: dict[str, int]
     """Requests since the last audit record, by caller."""
