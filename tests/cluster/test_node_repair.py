@@ -489,7 +489,7 @@ def test_a_person_can_keep_it_away(plane: ControlPlane, start: Start) -> None:
     plane.objects.patch("v1", "Node", nodes[1], {"spec": {"taints": taints}})
     eventually("it is let go", lambda: state(plane, nodes[1]) is None)
     assert HOLD in get(plane, nodes[1])["metadata"]["annotations"]
-    assert "NodeLeftAlone" in events(plane, nodes[1])
+    eventually("it is told", lambda: "NodeLeftAlone" in events(plane, nodes[1]))
     time.sleep(3)
     assert tainted(plane) == set()
 
