@@ -28,7 +28,7 @@ def main() -> int:
     # As in falaj.engine.short_lived, which the program's interpreter may not have: most of what
     # programs load is the SDKs' classes, and looking through them for garbage takes a third of
     # the time.
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(1_000_000, 20, 20)
     atexit.register(gc.freeze)
     spec: dict[str, Any] = json.loads(sys.argv[1])
     del sys.path[0]  # this script's own folder: its modules must not hide the program's

@@ -78,7 +78,11 @@ class Settings(BaseModel):
     """Settings of all packs; the same keys in the stack's file and in a pack's configuration."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+        defer_build=True,  # a stack's program names it, and never makes one
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
     )
 
     allowed_places: tuple[str, ...] = DEFAULT_PLACES

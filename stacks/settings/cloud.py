@@ -250,12 +250,12 @@ class BudgetSettings(cloud_section(budget.BudgetArgs, optional=("emails",))):
 class OwnFoundation(CloudSettings):
     """The keys of a foundation, for stacks that make one or bring their own."""
 
-    network: NetworkSettings = NetworkSettings()
-    keys: KeySettings = KeySettings()
-    storage: StorageSettings = StorageSettings()
-    registry: RegistrySettings = RegistrySettings()
-    identity: IdentitySettings = IdentitySettings()
-    audit: AuditSettings = AuditSettings()
+    network: NetworkSettings = NetworkSettings.unset()
+    keys: KeySettings = KeySettings.unset()
+    storage: StorageSettings = StorageSettings.unset()
+    registry: RegistrySettings = RegistrySettings.unset()
+    identity: IdentitySettings = IdentitySettings.unset()
+    audit: AuditSettings = AuditSettings.unset()
     budget: BudgetSettings | None = None
 
 
@@ -309,7 +309,7 @@ class ClusterSettings(OnFoundation):
 
     blueprint: Literal["cluster"]
     """What the stack makes: here a Kubernetes cluster with pools of machines."""
-    cluster: ControlPlaneSettings = ControlPlaneSettings()
+    cluster: ControlPlaneSettings = ControlPlaneSettings.unset()
     gpu_pools: dict[PoolName, GpuPoolSettings] = Field(default_factory=dict)
     """Pools of machines with GPUs, by name."""
     cpu_pools: Annotated[

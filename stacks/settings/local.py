@@ -133,7 +133,7 @@ class TrainingSettings(
 
     processes: Annotated[int, PROCESSES] | None = None
     """All processes that train. Default: the product of ``parallel``."""
-    parallel: ParallelSettings = ParallelSettings()
+    parallel: ParallelSettings = ParallelSettings.unset()
     # Said or not, a stack's runs are named with it.
     precision: Annotated[str, PRECISION] = PRECISION.default
     teacher: Annotated[Named | None, SameAs(TrainingRunArgs, "teacher")] = None
@@ -238,7 +238,7 @@ class ServiceSettings(
     port: Annotated[int, Between(1024, 65_535)] = IMAGE["server_port"]
     names: list[Annotated[str, HOST]] = Field(default_factory=list)
     """Further names of the machine that its certificate is valid for."""
-    drift: DriftSettings = DriftSettings()
+    drift: DriftSettings = DriftSettings.unset()
     """What is watched of rows and answers."""
     shadow: ShadowSettings | None = None
     """What a shadow is given. Default: there is none."""
@@ -291,13 +291,13 @@ class LocalSettings(Section):
     )
     retain: bool = False
     """Whether data, keys and models stay when the stack is brought down."""
-    split: SplitSettings = SplitSettings()
-    training: TrainingSettings = TrainingSettings()
-    optimization: OptimizationSettings = OptimizationSettings()
-    service: ServiceSettings = ServiceSettings()
+    split: SplitSettings = SplitSettings.unset()
+    training: TrainingSettings = TrainingSettings.unset()
+    optimization: OptimizationSettings = OptimizationSettings.unset()
+    service: ServiceSettings = ServiceSettings.unset()
     batches: dict[Annotated[str, NAME], BatchSettings] = Field(default_factory=dict)
     """Predictions for files, by name. Default: none."""
-    keys: KeySettings = KeySettings()
+    keys: KeySettings = KeySettings.unset()
     watch: WatchSettings | None = None
     """The watch over the served model's drift. Default: nobody acts on drift."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -34,6 +34,15 @@ class Section(BaseModel):
     """What describes fields without a text of their own: a component's arguments, or a model; by
     its path where it is not to be loaded with the settings."""
     _given: Given = PrivateAttr(default_factory=lambda: Given({}))
+
+    @classmethod
+    def unset(cls) -> Self:
+        """What holds where a stack doesn't have this section: its fields' defaults.
+
+        A model that is made as others are builds its checks, at the import of what it stands in;
+        a program needs those of its own kind alone.
+        """
+        return cls.model_construct()
 
     @property
     def provenance(self) -> Given:

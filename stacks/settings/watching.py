@@ -88,7 +88,7 @@ class WatchSettings(Section):
     serve that got copies of requests and is fit to, and ends one that isn't; ``rollBack`` serves
     the previous version where outcomes say that the serving one is worse; ``retrain`` brings the
     stack up with new data."""
-    shadow: DemandsSettings = DemandsSettings()
+    shadow: DemandsSettings = DemandsSettings.unset()
     """What is demanded of a shadow, with that step alone."""
     interval_seconds: Annotated[int, _INTERVAL] = _INTERVAL.default
     """Between two looks at the server's report, in seconds."""

@@ -82,6 +82,22 @@ def test_neither_cloud_is_needed(statement: str) -> None:
     assert not {"pulumi_aws", "pulumi_azure_native", "boto3", "azure"} & set(loaded)
 
 
+def test_a_stack_of_one_machine_loads_nothing_of_clouds() -> None:
+    loaded = modules_after(
+        "import falaj.stacks.program, falaj.stacks.blueprints.local"
+    ).splitlines()
+    assert "falaj.stacks.settings.local" in loaded
+    of_clouds = ("falaj.stacks.cloud_program", "falaj.stacks.blueprints.cloud",
+                 "falaj.stacks.settings.cloud", "falaj.sandbox")  # fmt: skip
+    assert not [each for each in loaded if each.startswith(of_clouds)]
+
+
+def test_a_stack_of_a_cloud_loads_no_settings_of_one_machine() -> None:
+    loaded = modules_after("import falaj.stacks.program, falaj.stacks.cloud_program").splitlines()
+    assert "falaj.stacks.settings.cloud" in loaded
+    assert "falaj.stacks.settings.local" not in loaded
+
+
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
 def test_a_program_loads_the_components_that_it_uses(cloud: str) -> None:
     package = f"falaj.components.{cloud}"

@@ -11,7 +11,7 @@ import pulumi
 import yaml
 
 from falaj.sandbox.inprocess import SandboxMocks
-from falaj.stacks.program import declare_in_cloud, declare_in_cluster
+from falaj.stacks.cloud_program import declare_in_cloud, declare_in_cluster
 from falaj.stacks.settings import CloudSettings, InClusterSettings, validate
 from tests.loops import own_loop
 

@@ -15,10 +15,10 @@ from falaj.policies.model import PolicyError
 from falaj.policies.rules import all_rules
 from falaj.policies.waivers import read_waivers
 from falaj.sandbox.inprocess import SandboxMocks
+from falaj.stacks.cloud_program import declare_in_cloud
 from falaj.stacks.command import first_key, judged
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.pulumi import Pulumi
-from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import FIRST_KEY, STORES
 from falaj.stacks.settings import CloudSettings, FoundationSettings, validate
 from tests.loops import own_loop

@@ -19,6 +19,7 @@ from falaj.components import catalogue
 from falaj.engine.errors import EngineError
 from falaj.engine.files import stack_home
 from falaj.sandbox.inprocess import SandboxMocks
+from falaj.stacks.cloud_program import declare_in_cloud
 from falaj.stacks.command import phases, workspace
 from falaj.stacks.command.__main__ import main
 from falaj.stacks.command.call import Call
@@ -29,7 +30,6 @@ from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane
 from falaj.stacks.models.copying import LEFT
-from falaj.stacks.program import declare_in_cloud
 from falaj.stacks.sandbox_guard import STORES, check_sandbox_guard
 from falaj.stacks.settings import SmbSettings, validate
 from falaj.stacks.settings.problems import SettingsError
