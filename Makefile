@@ -150,11 +150,11 @@ bench: environment-dev ## Measure the server, quantisation, training and a no-op
 	@$(FALAJ) cluster ensure
 	@$(PYTEST) tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
-bench-peers: environment-dev ## Measure the server beside others', which are fetched once (Triton, LitServe)
+bench-peers: environment-dev ## Measure the server beside others', which are fetched once (Triton, MLServer, LitServe, BentoML)
 	@$(PYTEST) tests/peers -o python_files='bench_*.py' --benchmark-only -q -s
 
 lock: ## Pin the requirements again
-	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients triton peers own-models image-inference image-training image-workspace; do \
+	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients triton peers-bentoml peers-litserve peers-mlserver own-models image-inference image-training image-workspace; do \
 	  case $$name in dev|docs|own-models) excluded=;; *) excluded="--excludes requirements/excluded-but-dev";; esac; \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	    --excludes requirements/excluded $$excluded --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done

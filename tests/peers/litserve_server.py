@@ -25,7 +25,8 @@ class Model(litserve.LitAPI):
     # The argument has to have this name, and no type that the framework would read.
     def decode_request(self, request):
         tensor = request["inputs"][0]
-        return np.array(tensor["data"], np.float32).reshape(tensor["shape"])
+        kind = {"FP32": np.float32, "INT64": np.int64}[tensor["datatype"]]
+        return np.array(tensor["data"], kind).reshape(tensor["shape"])
 
     def predict(self, rows: Any) -> Any:
         return self.session.run(None, {"input": rows})[0]

@@ -48,6 +48,9 @@ from falaj.workloads.registry.store import Store
 
 QUEUE_PER_THREAD = 32
 """Inferences that may wait for each thread before new ones are answered with 503."""
+QUEUE_SECONDS = 0.1
+"""More may wait where they are expected to begin within it: clients that were sent away would come
+back no sooner, and of a small network hundreds are answered in it."""
 QUEUE_PER_CONNECTION = 4
 """Likewise for each connection to a runtime beside, which batches what waits."""
 TEXTS_PER_THREAD = 8
@@ -141,11 +144,17 @@ class Runs:
         idle = self.waiting < self._threads
         return 0.0 if idle else self._backlog / self._threads
 
+    def _is_full(self) -> bool:
+        if self.waiting < self._limit:
+            return False
+        # How long calls of a runtime beside wait isn't known here.
+        return self.upstream is not None or self.expected_wait() > QUEUE_SECONDS
+
     def _is_too_long(self, overflow: Overflow) -> bool:
-        return self.waiting >= self._limit or self.expected_wait() > overflow.above_seconds
+        return self._is_full() or self.expected_wait() > overflow.above_seconds
 
     def _admit(self, rank: int = oip.USUAL_RANK) -> None:
-        if self.waiting >= self._limit and not self._makes_room(rank):
+        if self._is_full() and not self._makes_room(rank):
             raise RequestError(
                 503,
                 f"{self.waiting} inferences are waiting already; try again",

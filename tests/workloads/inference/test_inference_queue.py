@@ -25,7 +25,7 @@ from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.process.worker import Worker
 from falaj.workloads.inference.protocol.oip import Inference
-from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
+from falaj.workloads.inference.service import QUEUE_PER_THREAD, QUEUE_SECONDS, Service
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 
@@ -137,6 +137,22 @@ def test_too_many_waiting_inferences_are_refused(site: Site, service: Service) -
         connection, transport = clients[0]
         connection.data_received(request(site))
         await until(lambda: len(transport.statuses()) == 2)
+
+    asyncio.run(run())
+
+
+def test_as_many_more_wait_as_are_soon_through(site: Site, service: Service) -> None:
+    async def run() -> None:
+        slow = Slow(service.model)
+        service.model.expected = [QUEUE_SECONDS / (2 * QUEUE_PER_THREAD + 0.5)] * 32
+        clients = [connect(service) for _ in range(3 * QUEUE_PER_THREAD)]
+        asked = request(site)
+        for connection, _ in clients:
+            connection.data_received(asked)
+        refused = [t.statuses() for _, t in clients if t.written]
+        assert refused == [[503]] * (QUEUE_PER_THREAD - 1)
+        slow.go.set()
+        await until(lambda: all(t.written for _, t in clients))
 
     asyncio.run(run())
 
