@@ -6,5 +6,8 @@ from hypothesis import settings
 
 
 def examples(most: int) -> int:
-    """All of `most` in `make test-all`, a share of them in `make test`; see tests/conftest.py."""
+    """Of `most` a quarter in `make test`, three fifths in `make test-all`; see tests/conftest.py.
+
+    A number alone would be tried in both, with the same examples.
+    """
     return max(2, most * settings.default.max_examples // 100)

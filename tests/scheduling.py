@@ -20,17 +20,26 @@ PLATFORM: Final = "a platform on real machines"
 WITHOUT_A_PLATFORM: Final = ("test_machines.py", "test_networks.py")
 RESIDENCY: Final = "tests/cluster residency"
 DECLARED: Final = "tests/stacks declared"
+EXPORTED: Final = "tests/workloads/inference exported"
 TOGETHER: Final[Mapping[str, str]] = {
     "tests/cluster/test_admission_attacks.py": RESIDENCY,
     "tests/cluster/test_admission_parity.py": RESIDENCY,
     "tests/cluster/test_forbidden.py": RESIDENCY,
     "tests/stacks/costs/test_costs.py": DECLARED,
+    "tests/stacks/costs/test_prices.py": DECLARED,
     "tests/stacks/costs/test_tables.py": DECLARED,
+    "tests/stacks/drawing/test_draw_command.py": DECLARED,
     "tests/stacks/drawing/test_drawing.py": DECLARED,
     "tests/stacks/drawing/test_pictures.py": DECLARED,
+    "tests/stacks/test_preview_page.py": DECLARED,
+    "tests/workloads/inference/test_cache.py": EXPORTED,
+    "tests/workloads/inference/test_cache_served.py": EXPORTED,
+    "tests/workloads/inference/test_likelihoods.py": EXPORTED,
+    "tests/workloads/inference/test_prefixes.py": EXPORTED,
 }
-"""Files that one worker runs: they share a control plane of their own, or every shipped stack's
-resources in each form (`tests.stacks.states.states`)."""
+"""Files that one worker runs: they share a control plane of their own, every shipped stack's
+resources in each form (`tests.stacks.states.states`), or language models, whose export takes six
+seconds each (`tests.workloads.inference.decoders.published`)."""
 PLANES: Final = 2
 """Workers with control planes beside real machines, whose tests miss their times where cores are
 rare: each keeps one to its end, some tests start another."""

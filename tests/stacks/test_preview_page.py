@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,14 @@ def stack(tmp_path: Path) -> StackFile:
     return StackFile("dev", Project.find(tmp_path))
 
 
+@cache
+def priced(name: str) -> costs.Costs:
+    """What a shipped stack costs, counted once: that is what takes long."""
+    return costs.of(states(name, "preview"), place(name))
+
+
 def made(stack: StackFile, document: dict[str, Any], name: str = "aws-cluster") -> Preview:
-    found = costs.of(states(name, "preview"), place(name))
-    return Preview(stack, True, place(name), document, clean(), found)
+    return Preview(stack, True, place(name), document, clean(), priced(name))
 
 
 def text(preview: Preview, width: int = 100) -> str:

@@ -116,7 +116,7 @@ def results(draw: st.DrawFn) -> CheckResult:
     )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(results())
 def test_every_report_is_sound(result: CheckResult) -> None:
     assert read_result(result.to_json()) == result

@@ -15,6 +15,7 @@ from falaj.stacks import drawing
 from falaj.stacks.drawing import Drawing
 from falaj.stacks.drawing.layout import Box, bottom, places, width
 from falaj.stacks.lettering import columns
+from tests.examples import examples
 from tests.stacks.states import ALL, UNKNOWN_TEXT, resource, states
 
 #: What the drawing is made of; everything else of SVG 2 is refused, scripts and links above all
@@ -147,7 +148,7 @@ def require_in_page(root: ET.Element) -> None:
         assert 0 <= float(each.attrib["y"]) <= page_h
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STACKS, st.integers(40, 200))
 def test_any_stack_has_both_pictures(
     found: list[tuple[str, str, Any, str, list[int]]], room: int

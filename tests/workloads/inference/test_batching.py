@@ -36,6 +36,7 @@ from falaj.workloads.inference.protocol import extensions
 from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import QUEUE_BATCHES, QUEUE_PER_THREAD, Service
 from falaj.workloads.inference.settings import Limits
+from tests.examples import examples
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import loaded
 from tests.workloads.inference.serving import Site, row
@@ -306,7 +307,7 @@ class Play:
             assert not any(rows & set(each) for each in self.fake.runs)
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=examples(150), deadline=None)
 @given(EVENTS, st.integers(1, 3), st.sets(st.integers(0, 40), max_size=3))
 def test_each_is_answered_once_with_its_own_rows(
     events: list[tuple[str, int, int]], threads: int, poisoned: set[int]
@@ -337,7 +338,7 @@ def test_each_is_answered_once_with_its_own_rows(
     asyncio.run(run())
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 3)), min_size=1, max_size=40))
 def test_of_one_kind_those_that_came_first_run_first(asks: list[tuple[int, int]]) -> None:
     async def play() -> None:

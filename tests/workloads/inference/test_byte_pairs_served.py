@@ -28,6 +28,7 @@ from falaj.workloads.inference.language.likelihoods import Shown
 from falaj.workloads.inference.models.model import load
 from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.vocabulary import METADATA, BytePairs
+from tests.examples import examples
 from tests.workloads.inference.languages import (
     CONTEXT,
     NAME,
@@ -144,7 +145,7 @@ TOKENS = st.lists(
 
 
 @given(TOKENS, st.lists(st.text("ab-م🌴\ufffd\n", min_size=1, max_size=3), max_size=3))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_pieces_are_the_text_of_all_tokens_up_to_the_first_stop(
     tokens: list[int], stops: list[str]
 ) -> None:

@@ -28,6 +28,7 @@ from falaj.workloads.inference.language.completions import Asked
 from falaj.workloads.inference.language.generation import Language
 from falaj.workloads.inference.models.model import load
 from falaj.workloads.vocabulary import METADATA, BytePairs, content_of
+from tests.examples import examples
 from tests.workloads.inference.languages import NAME, bigrams, fields, streamed
 from tests.workloads.inference.oip import LIMITS
 from tests.workloads.inference.serving import Server, Site, call, started
@@ -430,7 +431,7 @@ def test_its_openapi_document_is_what_it_answers(chatting: Server) -> None:
     assert not fits(document, answered, {**answer, "object": "text_completion"})
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(content=st.text(max_size=12) | st.just(SECRET))
 def test_any_text_is_answered_and_written_down_nowhere(chatting: Server, content: str) -> None:
     status, answer = ask(

@@ -22,6 +22,7 @@ from falaj.workloads.inference.process.worker import available
 from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import TEXTS_PER_THREAD
 from falaj.workloads.rollout.measures import read
+from tests.examples import examples
 from tests.waiting import wait_for
 from tests.workloads.inference import grpc_calls
 from tests.workloads.inference.languages import (
@@ -219,7 +220,7 @@ def test_a_package_that_contradicts_itself_is_not_served(site: Site, start: Star
     assert server.state()["status"] != "serving"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(VALUES | REQUESTS)
 def test_no_request_makes_the_server_fail(speaking: Server, value: Any) -> None:
     token = speaking.site.token("predict")

@@ -27,6 +27,7 @@ from falaj.workloads.inference.models import model
 from falaj.workloads.inference.process import worker
 from falaj.workloads.openvino_session import OpenVinoSession, StoppedError
 from falaj.workloads.processor import relevant_cpu_flags
+from tests.examples import examples
 from tests.workloads.inference import models
 from tests.workloads.inference.oip import KINDS, LIMITS
 from tests.workloads.inference.serving import Site, call, row, started
@@ -265,7 +266,7 @@ def test_names_of_classes_are_looked_up() -> None:
     st.lists(st.text(st.characters(codec="utf-8"), max_size=8), min_size=3, max_size=3),
     arrays(np.float32, st.tuples(st.integers(1, 5), st.just(3)), elements=st.integers(-9, 9)),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_whatever_names_classes_have_both_engines_say_them(names: list[str], rows: Any) -> None:
     found, usual = both(labelled(names), {"x": rows})
     assert found[0].tolist() == usual[0].tolist()

@@ -31,6 +31,7 @@ from falaj.workloads.inference.rpc.relay import GOAWAY, Frames, Relay
 from falaj.workloads.inference.rpc.server import Reads
 from falaj.workloads.inference.rpc.translation import METHODS, Told
 from falaj.workloads.inference.service import Service
+from tests.examples import examples
 from tests.workloads.inference import models, raw_h2
 from tests.workloads.inference.grpc_calls import INFER, Client, processes, refusal, row
 from tests.workloads.inference.oip import ECHO, KINDS, MLP, TABLE
@@ -320,7 +321,7 @@ def _elements(datatype: str) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("datatype", KINDS)
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_four_ways_say_the_same(datatype: str, data: Any) -> None:
     served = ECHO[datatype]
     rows = data.draw(st.integers(1, 6))
@@ -393,7 +394,7 @@ def test_missing_values_and_texts_of_a_table() -> None:
 
 
 @given(data=st.binary(max_size=300))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for methods in METHODS.values():
         for method in methods.values():

@@ -21,6 +21,7 @@ from falaj.workloads.inference import rpc
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.rpc.messages import CLASSES, INFERENCE, JOBS
 from falaj.workloads.inference.rpc.translation import METHODS, Asked, Told
+from tests.examples import examples
 from tests.workloads.inference import models
 from tests.workloads.inference.grpc_calls import Client, processes, refusal, row
 from tests.workloads.inference.serving import PATIENCE, Server, Site, started
@@ -282,7 +283,7 @@ def test_random_bytes_get_clean_codes(served: Server, asker: Asker, seed: int) -
 
 
 @given(data=st.binary(max_size=200))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_bytes_are_a_path_of_jobs_or_refused(data: bytes) -> None:
     for name, method in METHODS[JOBS].items():
         try:
@@ -305,7 +306,7 @@ _DATA = {
 
 
 @given(data=st.data(), datatype=st.sampled_from(sorted(_DATA)))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_an_answer_in_json_is_one_in_binary(data: Any, datatype: str) -> None:
     """What a job of HTTP has answered is told by gRPC as well."""
     values = data.draw(st.lists(_DATA[datatype], max_size=6))

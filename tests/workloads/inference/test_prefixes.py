@@ -22,6 +22,7 @@ from falaj.workloads.inference.language.prefixes import (
     whose,
 )
 from falaj.workloads.inference.settings import read
+from tests.examples import examples
 from tests.workloads.inference import decoders
 from tests.workloads.inference.serving import Site
 from tests.workloads.inference.test_cache import GREEDY
@@ -234,7 +235,7 @@ def turn(kept: Prefixes, prompt: str, most: int) -> tuple[str, int]:
 _SAID = st.text(st.sampled_from(decoders.CHARACTERS[1:]), min_size=1, max_size=25)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(st.lists(st.tuples(_SAID, st.integers(1, 12), st.integers(0, 12)), min_size=2, max_size=5))
 def test_turns_of_a_conversation_say_what_they_say_alone(
     turns: list[tuple[str, int, int]],

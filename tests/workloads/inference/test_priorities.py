@@ -22,12 +22,13 @@ from falaj.workloads.inference.models.priorities import HEAD_START, Ordered
 from falaj.workloads.inference.protocol import oip
 from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
+from tests.examples import examples
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 from tests.workloads.inference.test_inference_queue import Transport, connect, no_metrics, until
 
 
-@of_examples(max_examples=30)
+@of_examples(max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.integers(0, 9)), min_size=1, max_size=20))
 def test_the_oldest_by_its_head_start_goes_first(asked: list[tuple[int, int]]) -> None:
     """Whoever came so much later that its own head start doesn't count passes nobody."""

@@ -33,6 +33,7 @@ from falaj.workloads.training.launcher import resolve
 from falaj.workloads.training.models import Architecture
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.stopping import StopRequest
+from tests.examples import examples
 from tests.workloads.optimization.conftest import Done, called
 
 WORDS = ("قهوة", "شاي", "تمر", "coffee", "tea", "dates")
@@ -201,7 +202,7 @@ GIVEN = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(SIZES, GIVEN)
 def test_what_does_not_go_together_is_told_and_the_rest_answers(
     size: DecoderSize, given: dict[str, int]

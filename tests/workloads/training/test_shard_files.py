@@ -21,6 +21,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import shard_files
 from falaj.workloads.training.shard_files import blocks
 from falaj.workloads.training.shard_folder import find
+from tests.examples import examples
 
 
 def parquet(path: Path, columns: Mapping[str, Any]) -> Path:
@@ -238,7 +239,7 @@ def test_pictures_and_their_classes(tmp_path: Path) -> None:
         shard_files.picture(b"none", 8, "it")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 10_239), st.integers(0, 255), st.integers(0, 10_239))
 def test_damaged_tars_are_refused_or_read(
     tmp_path_factory: pytest.TempPathFactory, less: int, byte: int, at: int

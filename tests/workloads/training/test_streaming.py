@@ -34,6 +34,7 @@ from falaj.workloads.training.shards import Shards, place
 from falaj.workloads.training.snapshot import Dataset, open_dataset, require_whole
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.streamed import StreamedBatches
+from tests.examples import examples
 from tests.workloads.training.conftest import StopAfter
 from tests.workloads.training.test_shard_files import lines, png, tar
 
@@ -352,7 +353,7 @@ def test_so_many_processes_cant_share_the_lanes(processes: int) -> None:
         lanes_of(0, processes)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.integers(1, 30), min_size=1, max_size=20).filter(lambda each: sum(each) >= LANES),
     st.integers(0, 2**31 - 1),
