@@ -324,9 +324,15 @@ two of a worker's updates and the optimiser of their mean, the share of an updat
 travels, how many times the usual norm is refused, the batches or the validation loss at which it
 ends, what one worker may ask for, and seconds between checkpoints and without the server."""
 
-FEDERATION = {"secure_sites": Bound(3, 100)}
-"""Of ``python -m falaj.workloads.federation``: sites of a secure aggregation. Of two, each would
-learn the other's update from the sum and its own; what each sends grows with their number."""
+FEDERATION = {
+    "secure_sites": Bound(3, 100),
+    "least_noise": Bound(1e-6, 1_000, whole=False),
+    "most_clip": Bound(1e-9, 1_000_000, whole=False),
+    "least_sites": Bound(2, 10_000),
+}
+"""Of ``python -m falaj.workloads.federation``: sites of a secure aggregation, and what a site may
+set as the least privacy that it takes. Of two sites, each would learn the other's update from the
+sum and its own; what each sends grows with their number."""
 
 IMAGE_NETWORKS = {"mobilenet": 16, "efficientnet": 32}
 """Light networks that a training of images may take, and how many channels the first convolution

@@ -70,7 +70,8 @@ class FederatedTrainingSpec:
     """By the name of each site: of the coordinator, the SHA-256 of its token; of a site with
     secure aggregation, the SHA-256 of its public key or ``authority``."""
     options: tuple[str, ...]
-    """Of the coordinator: how long, limits; of both, secure aggregation."""
+    """Of the coordinator: how long, limits; of a site, what it takes; of both, secure
+    aggregation."""
     max_restarts: int
     key_ring: KeyRing | None
 
@@ -210,6 +211,7 @@ _DIGEST: Final = re.compile(r"^[0-9a-f]{64}$")
 _SITE: Final = form("federation", "site")
 _SITE_KEY: Final = form("federation", "site_key")
 _SECURE_SITES: Final = bound("federation", "secure_sites")
+_LEAST_SITES: Final = bound("federation", "least_sites")
 _PLACE: Final = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?:(\d{1,5})$")
 #: Options that `_command` writes: who may reach what, and what was promised to the sites.
 _OURS: Final = (
@@ -217,10 +219,15 @@ _OURS: Final = (
     "--output", "--listen", "--sites", "--rounds", "--epochs", "--least-sites", "--round-seconds",
     "--clip", "--noise", "--workers", "--server", "--mode", "--rows", "--staleness", "--gather",
     "--local-steps", "--compression", "--steps", "--secure-aggregation", "--site-keys",
+    "--least-noise", "--most-clip",
 )  # fmt: skip
 _OF_ROUNDS: Final = ("rounds", "clip", "noise", "least_sites", "round_seconds")
 _OF_SERVED: Final = ("staleness", "gather", "local_steps", "compression")
-_COORDINATORS_ALONE: Final = ("sites", "epochs", "address", *_OF_ROUNDS, *_OF_SERVED)
+_COORDINATORS_ALONE: Final = (
+    "sites", "epochs", "address", "rounds", "clip", "noise", "round_seconds", *_OF_SERVED,
+)  # fmt: skip
+#: The least privacy that a site takes, of ``rounds``.
+_FLOOR: Final = ("least_noise", "most_clip", "least_sites")
 
 
 @described
@@ -276,8 +283,14 @@ class FederatedTrainingArgs(KeyedRunArgs):
     noise: NotRequired[Annotated[float, POSITIVE]]
     """Noise multiplier, which hides any one site among the others. Default: none."""
     least_sites: NotRequired[int]
-    """Fewest that must answer in a round. Default: all. With ``secure_aggregation`` more than half
-    of the sites."""
+    """Fewest that must answer in a round. Of the coordinator, default: all; with
+    ``secure_aggregation`` more than half of the sites. Of a site, from 2: it refuses a round that
+    may be of fewer; default: any."""
+    least_noise: NotRequired[Annotated[float, bound("federation", "least_noise")]]
+    """Noise multiplier below which a site refuses a round, whatever the coordinator agreed with
+    others. Default: any, none too."""
+    most_clip: NotRequired[Annotated[float, bound("federation", "most_clip")]]
+    """Largest L2 norm of an update above which a site refuses a round. Default: any."""
     secure_aggregation: NotRequired[Annotated[bool, Default(value=False)]]
     """Sites send masked updates, of which the coordinator can read the sum alone, and add their
     share of ``noise`` themselves; of ``rounds``, three sites and more. Both sides say the same."""
@@ -315,7 +328,7 @@ def check(name: str, args: FederatedTrainingArgs) -> FederatedTrainingSpec:
     sites: dict[str, str] = {}
     if role == "coordinator":
         sites = _sites(given, errors)
-        for argument in ("token_secret", "coordinator", "site_keys"):
+        for argument in ("token_secret", "coordinator", "site_keys", "least_noise", "most_clip"):
             if argument in given:
                 errors.say(argument, "is a site's; leave it out")
     elif role == "site":
@@ -430,7 +443,7 @@ def _options(
 ) -> tuple[str, ...]:
     mode = str(checked["mode"])
     if checked["role"] == "site":
-        return ()
+        return _floor(given, mode, sites, errors)
     others = _OF_SERVED if mode == ROUNDS else _OF_ROUNDS
     for argument in others:
         if argument in given:
@@ -439,6 +452,23 @@ def _options(
     if mode == ROUNDS:
         return _of_rounds(given, checked, sites, errors)
     return _of_served(given, checked, errors)
+
+
+def _floor(
+    given: Mapping[str, Any], mode: str, sites: int, errors: ArgumentErrors
+) -> tuple[str, ...]:
+    """The options by which a site refuses rounds."""
+    named = [argument for argument in _FLOOR if argument in given]
+    if mode != ROUNDS:
+        for argument in named:
+            errors.say(argument, f"is for another mode ({ROUNDS}); leave it out")
+        return ()
+    if "least_sites" in given:
+        most = sites or int(_LEAST_SITES.high)
+        errors.whole("least_sites", given["least_sites"], int(_LEAST_SITES.low), most)
+    # As it stands in the file: a rounded limit would be another one.
+    pairs = [("--" + argument.replace("_", "-"), str(given[argument])) for argument in named]
+    return tuple(word for pair in pairs for word in pair)
 
 
 def _of_served(

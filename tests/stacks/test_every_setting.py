@@ -319,6 +319,7 @@ def _rich_workloads() -> dict[str, Any]:
         "hidden": {
             **SITE, "secureAggregation": True,
             "siteKeys": dict.fromkeys(("ajman", "dubai", "sharjah"), "authority"),
+            "leastNoise": 1.1, "mostClip": 2, "leastSites": 2,
         },
     }  # fmt: skip
     config["falaj:batchInferences"] = {

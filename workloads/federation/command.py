@@ -30,6 +30,7 @@ from falaj.workloads.training.snapshot import open_keyring
 from falaj.workloads.training.stopping import StopRequest
 
 if TYPE_CHECKING:
+    from falaj.workloads.federation.floor import Floor
     from falaj.workloads.federation.plan import Aggregation
     from falaj.workloads.federation.secure.member import Member
 
@@ -89,6 +90,18 @@ def build_parser() -> argparse.ArgumentParser:
         "--site-keys", type=Path,
         help="JSON: by the name of each site the SHA-256 of its certificate's public key, or "
         "authority: any certificate of that name (with --secure-aggregation)",
+    )  # fmt: skip
+    site.add_argument(
+        "--least-noise", type=float,
+        help="noise multiplier below which this site refuses a round (default: any)",
+    )  # fmt: skip
+    site.add_argument(
+        "--most-clip", type=float,
+        help="largest norm of an update above which it refuses a round (default: any)",
+    )  # fmt: skip
+    site.add_argument(
+        "--least-sites", type=int,
+        help="refuse a round whose mean may be of fewer sites (default: any)",
     )  # fmt: skip
     site.add_argument(
         "--patience-seconds", type=float, default=600.0,
@@ -170,11 +183,12 @@ def _site(options: argparse.Namespace, stop: StopRequest) -> int:
     context = client_context(options.authority, options.certificate, options.key)
     link = Link(host, port, context, token, options.patience_seconds)
     member = _member(options)
+    floor = _floor(options, member)
     dataset = require_whole(
         open_dataset(options.dataset, open_keyring(options.keyring)), "a federation"
     )
     progress = Progress(options.progress, True, lambda: None)
-    return site.take_part(link, dataset, stop, progress, member)
+    return site.take_part(link, dataset, stop, progress, member, floor=floor)
 
 
 def _aggregation(options: argparse.Namespace, sites: list[str], least: int) -> Aggregation:
@@ -227,6 +241,26 @@ def _member(options: argparse.Namespace) -> Member | None:
             f"{options.site_keys} must name this site, too: its certificate is of {who.name!r}"
         )
     return Member(who, directory)
+
+
+def _floor(options: argparse.Namespace, member: Member | None) -> Floor:
+    """The least privacy that a site takes.
+
+    Raises:
+        WorkloadError: an option can't be.
+    """
+    from falaj.workloads.federation.floor import Floor  # noqa: PLC0415 - imports torch
+
+    for name in ("least_noise", "most_clip", "least_sites"):
+        if (value := getattr(options, name)) is not None:
+            bounds.FEDERATION[name].check("--" + name.replace("_", "-"), value)
+    least = options.least_sites
+    if member is not None and least is not None and least > len(member.directory.pins):
+        raise WorkloadError(
+            f"--least-sites is {least}: --site-keys names {len(member.directory.pins)} sites, and "
+            "each round would be refused"
+        )
+    return Floor(options.least_noise, options.most_clip, least)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from falaj.workloads.errors import LOST, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
+from falaj.workloads.federation.floor import asked, decode_refusal
 from falaj.workloads.federation.plan import Plan, Task, task_of
 from falaj.workloads.federation.secure.identities import IdentityError
 from falaj.workloads.federation.secure.messages import STAGES
@@ -67,6 +68,21 @@ class Rules:
     noise: float
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A site's word that it takes no part in a round.
+
+    Attributes:
+        number: of the round.
+        site: whose.
+        reasons: as the site says them.
+    """
+
+    number: int
+    site: str
+    reasons: list[str]
+
+
 class Rounds:
     """The state of a federation, which threads share; kept on disk after each round.
 
@@ -82,6 +98,8 @@ class Rounds:
         self._path, self._keyring = folder / STATE, keyring
         self._changed = threading.Condition()
         self._answers: dict[str, Update] = {}
+        self._refused: dict[str, int] = {}
+        self._untold: list[Refusal] = []
         seed(task.plan.seed)
         module = task.build()
         self._model = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -106,7 +124,9 @@ class Rounds:
         """How the round under way stands for a site: whether its update is here, which one sent to
         a coordinator that died is not."""
         with self._changed:
-            return {"round": self.number, "answered": site in self._answers}
+            return {
+                "round": self.number, "answered": site in self._answers, **self._asked_of(site),
+            }  # fmt: skip
 
     def tell(self, number: int, session: str, stage: str, site: str) -> bytes:
         """What a site needs for a stage of secure aggregation.
@@ -171,6 +191,35 @@ class Rounds:
             self._answers[site] = update
             self._changed.notify_all()
 
+    def refuse(self, number: int, site: str, data: bytes) -> None:
+        """Take a site's word that it refuses the round, and why.
+
+        Raises:
+            MessageError: it is no refusal.
+            LateError: the round is over, or the site has answered.
+        """
+        reasons = decode_refusal(data)
+        with self._changed:
+            if number != self.number:
+                raise LateError(f"round {number} isn't open: {self.number} is")
+            if site in self._answers:
+                raise LateError(f"{site} has answered in round {number}")
+            if self._refused.get(site) != number:
+                self._refused[site] = number
+                self._untold.append(Refusal(number, site, reasons))
+                self._changed.notify_all()
+
+    def refusals(self) -> list[Refusal]:
+        """Those that came since this was asked last."""
+        with self._changed:
+            found, self._untold = self._untold, []
+            return found
+
+    def refusing(self) -> list[str]:
+        """Sites that refuse the round under way and sent no update since."""
+        with self._changed:
+            return sorted(self._refusing())
+
     def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds``; whether the round under way can be closed."""
         until = time.monotonic() + seconds
@@ -219,7 +268,18 @@ class Rounds:
         self._save(self.number)
 
     def _complete(self) -> bool:
-        return len(self._answers) == len(self._rules.sites)
+        """Nobody needs to be waited for: who refuses the round doesn't answer it."""
+        waited = self._rules.sites - self._answers.keys() - self._refusing()
+        return not waited and len(self._answers) >= self._rules.least
+
+    def _refusing(self) -> set[str]:
+        found = {site for site, number in self._refused.items() if number == self.number}
+        return found - self._answers.keys()
+
+    def _asked_of(self, site: str) -> dict[str, Any]:
+        """What the round asks for, and whether this site refuses it."""
+        asks = asked(self._task.plan, self._rules.noise, self._rules.least)
+        return {"refused": site in self._refusing(), "asks": asks}
 
     def _save(self, number: int) -> None:
         """Keep the model, with the round that the federation goes on with."""
@@ -247,6 +307,7 @@ class Rounds:
 TRAFFIC = "traffic.jsonl"
 _MODEL = re.compile(r"^/v1/rounds/(\d{1,6})/model$")
 _UPDATE = re.compile(r"^/v1/rounds/(\d{1,6})/update$")
+_REFUSAL = re.compile(r"^/v1/rounds/(\d{1,6})/refusal$")
 _STAGE = re.compile(rf"^/v1/rounds/(\d{{1,6}})/([0-9a-f]{{32}})/({'|'.join(STAGES)})$")
 _IDLE_SECONDS = 60
 
@@ -326,14 +387,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
 
     def do_POST(self) -> None:
-        """A site's update, or what it sends at a stage of secure aggregation."""
+        """A site's update or refusal, or what it sends at a stage of secure aggregation."""
         if (site := self._site()) is None:
             return
         found = _UPDATE.match(self.path)
-        staged = _STAGE.match(self.path)
+        staged, refusal = _STAGE.match(self.path), _REFUSAL.match(self.path)
         length = self.headers.get("Content-Length", "")
         most = self.server.rounds.most_bytes()
-        if not found and not staged:
+        if not found and not staged and not refusal:
             self._answer(site, HTTPStatus.NOT_FOUND, b"no such thing")
         elif self.headers.get("Content-Type") != MEDIA_TYPE:
             self._answer(site, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, MEDIA_TYPE.encode())
@@ -346,6 +407,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if staged:
                     at = (int(staged[1]), staged[2], staged[3])
                     self.server.rounds.take(*at, site, body)
+                elif refusal:
+                    self.server.rounds.refuse(int(refusal[1]), site, body)
                 elif found:
                     self.server.rounds.answer(int(found[1]), site, body)
             except LateError as error:
@@ -510,6 +573,7 @@ def _all_rounds(
             progress.emit("stopped", f"stopped in round {rounds.number + 1}: {stop.reason}")
             return STOPPED
         ready = rounds.wait(_POLL_SECONDS)
+        _tell_refusals(it, rounds, progress)
         timed_out = time.monotonic() - began > it.rules.seconds
         if (ready or timed_out) and rounds.advance(timed_out=timed_out):
             began = time.monotonic()  # a stage has a round's time of its own
@@ -519,18 +583,31 @@ def _all_rounds(
             if timed_out:
                 misses, began = misses + 1, time.monotonic()
                 text = f"round {rounds.number + 1}: fewer than {it.rules.least} site(s) answered"
+                if refusing := rounds.refusing():
+                    text += f"; {', '.join(refusing)} refused it"
                 progress.emit("waiting", text, missed=misses)
                 if misses > it.patience:
                     return LOST
             continue
         misses, began = 0, time.monotonic()
         _judge(it, rounds, position, closed, progress)
+    _tell_refusals(it, rounds, progress)
     if not position.history and not rounds.resumed:
         progress.emit("lost", "no round came to a sum: the model has learned nothing")
         return LOST
     position.epoch = it.task.plan.rounds
     position.ended = "all rounds are done"
     return position
+
+
+def _tell_refusals(it: Federation, rounds: Rounds, progress: Progress) -> None:
+    for each in rounds.refusals():
+        progress.emit(
+            "refused",
+            f"round {each.number + 1}/{it.task.plan.rounds}: {each.site} refuses it: "
+            f"{'; '.join(each.reasons)}",
+            round=each.number, site=each.site, reasons=each.reasons,
+        )  # fmt: skip
 
 
 def _module(it: Federation, rounds: Rounds) -> Any:

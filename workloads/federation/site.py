@@ -7,13 +7,14 @@ import math
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from falaj.workloads.errors import LOST, STOPPED, WorkloadError
+from falaj.workloads.errors import LOST, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.federation import updates
+from falaj.workloads.federation.floor import Floor, encode_refusal
 from falaj.workloads.federation.plan import Task, check_fit
 from falaj.workloads.federation.secure.member import Member, SecureSite, join
 from falaj.workloads.federation.states import State, accepted, read_model, read_state
@@ -37,6 +38,8 @@ def take_part(
     stop: StopRequest,
     progress: Progress,
     member: Member | None = None,
+    *,
+    floor: Floor | None = None,
 ) -> int:
     """Train in each round until the coordinator is done.
 
@@ -46,13 +49,14 @@ def take_part(
         stop: ends it after the request under way.
         progress: tells the person.
         member: who this site is to the others, where it takes part in secure aggregation alone.
+        floor: the least privacy that it takes; None: whatever the coordinator asks for.
 
     Returns:
-        0 done, 74 the coordinator was lost for too long, 75 stopped.
+        0 done, 2 it refused each round, 74 the coordinator was lost for too long, 75 stopped.
 
     Raises:
-        WorkloadError: the coordinator refuses this site, its task isn't for these rows, or it asks
-            for what a site doesn't tell.
+        WorkloadError: the coordinator refuses this site, its task isn't for these rows, it asks
+            for what a site doesn't tell, or each round of its plan would be refused.
     """
     reached = time.monotonic()
     joined: _Joined | None = None
@@ -60,14 +64,20 @@ def take_part(
     while not stop.asked():
         try:
             if joined is None:
-                joined = _join(link, dataset, member, progress)
+                joined = _join(link, dataset, member, floor or Floor(), progress)
             rounds = joined.task.plan.rounds
             state = read_state(link, rounds)
             reached = time.monotonic()
             if state is None:
+                if joined.refused and not sent:
+                    text = "all rounds of the federation are done, and this site took part in none"
+                    progress.emit("refused", text, refused=len(joined.refused))
+                    return REFUSED
                 progress.emit("finished", "all rounds of the federation are done", updates=sent)
                 return 0
-            if joined.answer(link, state):
+            if not state.answered and joined.refuses(link, state, progress):
+                time.sleep(_PAUSE_SECONDS)
+            elif joined.answer(link, state):
                 sent += 1
                 text = f"round {state.number + 1}/{rounds} sent"
                 progress.emit("round", text, round=state.number)
@@ -91,16 +101,37 @@ class _Joined:
         task: what is learned.
         dataset: this site's rows.
         hidden: its side of secure aggregation; None where updates are seen.
+        floor: the least privacy that this site takes.
+        refused: rounds that it refused, with the reasons that a person was told.
     """
 
     task: Task
     dataset: Dataset
     hidden: SecureSite | None
+    floor: Floor
+    refused: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
 
     @property
     def pause_seconds(self) -> float:
         """Until the coordinator is asked again."""
         return _PAUSE_SECONDS if self.hidden is None else self.hidden.pause_seconds
+
+    def refuses(self, link: Link, state: State, progress: Progress) -> bool:
+        """Whether the round asks for less privacy than this site takes, which both sides are told.
+
+        What is asked is judged before each message: a round that was taken and then asks for less
+        gets nothing more of this site, and one that asks for enough later is taken."""
+        reasons = self.floor.refuses(self.task.plan, state.asks)
+        if not reasons:
+            return False
+        if self.refused.get(state.number) != reasons:
+            self.refused[state.number] = reasons
+            which = f"round {state.number + 1}/{self.task.plan.rounds}"
+            text = f"{which} refused: {'; '.join(reasons)}"
+            progress.emit("refused", text, round=state.number, reasons=reasons)
+        if not state.refused:
+            _tell_refusal(link, state.number, reasons)
+        return True
 
     def answer(self, link: Link, state: State) -> bool:
         """Send what the round waits for; whether an update of this site is now with the
@@ -120,15 +151,30 @@ class _Joined:
         return True
 
 
-def _join(link: Link, dataset: Dataset, member: Member | None, progress: Progress) -> _Joined:
+def _tell_refusal(link: Link, number: int, reasons: list[str]) -> None:
+    """Tell the coordinator; one that knows of no refusals waits in vain, as for a lost site."""
+    link.ask("POST", f"/v1/rounds/{number}/refusal", encode_refusal(reasons))
+
+
+def _join(
+    link: Link, dataset: Dataset, member: Member | None, floor: Floor, progress: Progress
+) -> _Joined:
     status, body = link.ask("GET", "/v1/task")
     task = Task.from_bytes(accepted(status, body))
+    if reasons := floor.refuses_plan(task.plan):
+        state = read_state(link, task.plan.rounds)
+        if state is not None:
+            _tell_refusal(link, state.number, reasons)
+        raise WorkloadError(
+            f"the coordinator's task asks for less privacy than this site takes: "
+            f"{'; '.join(reasons)}; nothing was computed of its rows"
+        )
     check_fit(task, dataset)
     hidden = join(task.plan, member, body, lambda number, data: train(task, dataset, number, data))
-    if hidden is not None:
-        progress.emit("joined", hidden.told)
+    if told := "; ".join(filter(None, [hidden.told if hidden else "", floor.told])):
+        progress.emit("joined", told)
     torch.set_num_threads(default_threads(1, task.plan.batch_size))
-    return _Joined(task, dataset, hidden)
+    return _Joined(task, dataset, hidden, floor)
 
 
 def learn(task: Task, dataset: Dataset, number: int, data: bytes) -> bytes:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from falaj.workloads.documents import mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.federation.transport import Link
 
@@ -21,12 +24,16 @@ class State:
         answered: whether nothing is waited for from this site.
         session: of secure aggregation, the attempt at the round; else empty.
         stage: likewise, what all sites send now.
+        refused: whether the coordinator knows that this site refuses the round.
+        asks: noise, clip and fewest sites of the round, as the coordinator says them: unchecked.
     """
 
     number: int
     answered: bool
     session: str = ""
     stage: str = ""
+    refused: bool = False
+    asks: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def read_state(link: Link, rounds: int) -> State | None:
@@ -43,7 +50,8 @@ def read_state(link: Link, rounds: int) -> State | None:
         value = json.loads(accepted(status, body))
         found = State(
             int(value["round"]), bool(value["answered"]), str(value.get("session", "")),
-            str(value.get("stage", "")),
+            str(value.get("stage", "")), bool(value.get("refused", False)),
+            mapping(value.get("asks")),
         )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WorkloadError(f"the coordinator's round can't be read: {error}") from error

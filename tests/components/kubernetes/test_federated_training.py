@@ -48,6 +48,9 @@ SECURE_SITE: dict[str, Any] = {
 }  # fmt: skip
 
 
+FLOOR: dict[str, Any] = {"least_noise": 1.05, "most_clip": 2, "least_sites": 3}
+
+
 def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
     given: Any = {**arguments(place, **CPU), **changes}
     return federated_training.manifests(federated_training.check("claims", given))
@@ -81,6 +84,15 @@ def rendered(place: str = "existing", **changes: Any) -> list[Manifest]:
         ({**SITE, "coordinator": None}, "coordinator: missing"),
         ({**SITE, "token_secret": None}, "token_secret"),
         ({**SITE, "rounds": 3}, "is the coordinator's"),
+        ({**COORDINATOR, "least_noise": 1.0}, "least_noise: is a site's"),
+        ({**COORDINATOR, "most_clip": 1.0}, "most_clip: is a site's"),
+        ({**WORKER, "least_noise": 1.0}, "least_noise: is for another mode (rounds)"),
+        ({**SITE, "least_noise": 0}, "least_noise: given 0; allowed: a number from 1e-06 to 1"),
+        ({**SITE, "least_noise": float("nan")}, "least_noise: given nan"),
+        ({**SITE, "most_clip": -1}, "most_clip: given -1"),
+        ({**SITE, "most_clip": "any"}, "most_clip: given 'any'"),
+        ({**SITE, "least_sites": 1}, "least_sites: given 1; allowed: a whole number from 2"),
+        ({**SECURE_SITE, "least_sites": 4}, "least_sites: given 4; allowed: a whole number fro"),
         ({**SITE, "address": "10.50.0.9"}, "is the coordinator's"),
         ({**SITE, "dataset": None}, "dataset: missing"),
         ({**SITE, "key_secret": "bank/training-keys"}, "entries of the tenant: acme/"),
@@ -114,7 +126,8 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{**COORDINATOR, "noise": 1.5}, SITE, SERVED, WORKER, SECURE, SECURE_SITE]
+    "given",
+    [{**COORDINATOR, "noise": 1.5}, SITE, SERVED, WORKER, SECURE, {**SECURE_SITE, **FLOOR}],
 )
 def test_arguments_take_back_nothing_that_the_component_says(given: dict[str, Any]) -> None:
     """The last of two options counts: a site would send its token elsewhere, say."""
@@ -154,6 +167,17 @@ def test_both_sides_are_told_of_secure_aggregation_and_a_site_whose_keys_it_take
     assert {each["name"] for each in pod_of(objects)["spec"]["volumes"]} >= mounts
     for plain in (COORDINATOR, SITE):
         assert "--secure-aggregation" not in container_of(rendered(**plain))["command"]
+
+
+def test_a_site_is_told_the_least_privacy_that_it_takes_to_the_last_digit() -> None:
+    for given in (SITE, SECURE_SITE):
+        command = container_of(rendered(**given, **FLOOR))["command"]
+        options = build_parser().parse_args(command[3:])
+        assert (options.least_noise, options.most_clip, options.least_sites) == (1.05, 2.0, 3)
+    command = container_of(rendered(**SITE, least_noise=1.0000001))["command"]
+    assert command[command.index("--least-noise") + 1] == "1.0000001"
+    plain = build_parser().parse_args(container_of(rendered(**SITE))["command"][3:])
+    assert (plain.least_noise, plain.most_clip, plain.least_sites) == (None, None, None)
 
 
 def test_modes_that_wait_for_nobody_run_a_parameter_server_and_its_workers() -> None:

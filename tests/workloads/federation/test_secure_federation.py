@@ -20,6 +20,7 @@ import torch
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.federation import command, coordinator, site, updates
 from falaj.workloads.federation.coordinator import Rules
+from falaj.workloads.federation.floor import Floor
 from falaj.workloads.federation.plan import Aggregation, Plan, Task
 from falaj.workloads.federation.secure.member import Member, join
 from falaj.workloads.federation.secure.rounds import SecureRounds
@@ -45,9 +46,11 @@ class Rounds(Progress):
     def __init__(self) -> None:
         super().__init__("json", False, lambda: None)
         self.told: list[dict[str, Any]] = []
+        self.refused: list[str] = []
 
     def emit(self, event: str, message: str, **fields: Any) -> None:
         self.told += [fields] if event == "round" else []
+        self.refused += [message] if event == "refused" else []
 
 
 class Died(BaseException):
@@ -82,10 +85,14 @@ class World:
     data: dict[str, Path]
     folder: Path
     rounds: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    refused: list[str] = field(default_factory=list[str])
 
-    def federation(self, plan: Plan, seconds: float) -> coordinator.Federation:
-        least = plan.secure.threshold if plan.secure else 3
-        rules = Rules(frozenset(NAMES), least, seconds, plan.secure.noise if plan.secure else 0.0)
+    def federation(
+        self, plan: Plan, seconds: float, least: int = 3, noise: float = 0.0
+    ) -> coordinator.Federation:
+        if plan.secure:
+            least, noise = plan.secure.threshold, plan.secure.noise
+        rules = Rules(frozenset(NAMES), least, seconds, noise)
         make = partial(SecureRounds, directory=self.people.directory())
         return coordinator.federation(
             open_dataset(self.data["reference"], None), plan, rules, output=self.folder / "run",
@@ -93,10 +100,12 @@ class World:
         )  # fmt: skip
 
     def learn(
-        self, plan: Plan, seconds: float = 60, dies: Callable[[str, str], bool] | None = None
-    ) -> coordinator.Rounds:
-        """A whole federation; ``dies`` is of site-c. What the coordinator has at its end."""
-        it = self.federation(plan, seconds)
+        self, plan: Plan, seconds: float = 60, dies: Callable[[str, str], bool] | None = None, *,
+        floor: Floor | None = None, least: int = 3, noise: float = 0.0,
+    ) -> coordinator.Rounds:  # fmt: skip
+        """A whole federation; ``dies`` and ``floor`` are of site-c, which takes part in no round
+        with a floor. What the coordinator has at its end."""
+        it = self.federation(plan, seconds, least, noise)
         certificate, key = self.people.authority.issue("coordinator")
         context = server_context(self.people.authority.certificate, certificate, key)
         shown = {n: hashlib.sha256(token.encode()).hexdigest() for n, token in TOKENS.items()}
@@ -129,7 +138,7 @@ class World:
             try:
                 codes[name] = site.take_part(
                     link, open_dataset(self.data[name], None), stop, QUIET,
-                    member if plan.secure else None,
+                    member if plan.secure else None, floor=floor if name == C else None,
                 )  # fmt: skip
             except Died:
                 codes[name] = "died"
@@ -142,8 +151,8 @@ class World:
             each.start()
         for each in threads:
             each.join(120)
-        assert codes == {"coordinator": 0, A: 0, B: 0, C: "died" if dies else 0}
-        self.rounds = progress.told
+        assert codes == {"coordinator": 0, A: 0, B: 0, C: "died" if dies else 2 if floor else 0}
+        self.rounds, self.refused = progress.told, progress.refused
         return kept[1]
 
     def traffic(self) -> list[dict[str, Any]]:
@@ -221,6 +230,19 @@ def test_a_site_that_dies_after_it_is_in_the_sum_and_noise_is_the_sites(world: W
     }  # fmt: skip
 
 
+def test_a_site_refuses_rounds_below_its_floor_and_the_others_go_on_at_once(world: World) -> None:
+    """The coordinator adds the noise here, which only a round says."""
+    plan = replace(PLAN, rounds=2, equal=True, secure=None)
+    world.learn(plan, 600, floor=Floor(least_noise=1.5), least=2, noise=0.01)
+    assert [each["sites"] for each in world.rounds] == [[A, B], [A, B]]
+    assert world.refused == [
+        f"round {number}/2: site-c refuses it: noise 0.01: this site takes 1.5 or more"
+        for number in (1, 2)
+    ]
+    of_c = {each["path"] for each in world.traffic() if each["site"] == C}
+    assert of_c == {"/v1/task", "/v1/round", "/v1/rounds/0/refusal", "/v1/rounds/1/refusal"}
+
+
 def _secure_rounds(world: World) -> SecureRounds:
     it = world.federation(PLAN, 60)
     it.output.mkdir(exist_ok=True)
@@ -279,7 +301,8 @@ def test_too_few_before_that_begin_the_round_anew(world: World) -> None:
     session = rounds._collector.session
     rounds.take(0, session.id, "keys", A, world.people.participants(3, 2)[A].begin(session))
     assert rounds.state(A) == {
-        "round": 0, "answered": True, "session": session.id, "stage": "keys",
+        "round": 0, "answered": True, "session": session.id, "stage": "keys", "refused": False,
+        "asks": {"noise": 0.0, "clip": 5.0, "leastSites": 2},
     }  # fmt: skip
     assert rounds.advance(timed_out=True) is False
     assert rounds.close(timed_out=True) is None
@@ -380,6 +403,12 @@ def test_what_does_not_go_with_it_is_refused(
         ([], NAMES, "go together"),
         (["--secure-aggregation"], (B, C, "site-d"), "must name this site, too"),
         (["--secure-aggregation"], (A, B), "is 2: allowed is 3 to 100"),
+        (["--secure-aggregation", "--least-sites", "4"], NAMES, "each round would be refused"),
+        (["--least-sites", "1"], None, "--least-sites is 1: allowed is 2 to 10,000"),
+        (["--least-noise", "nan"], None, "--least-noise is nan: allowed is"),
+        (["--least-noise", "-1"], None, "--least-noise is -1.0: allowed is"),
+        (["--most-clip", "inf"], None, "--most-clip is inf: allowed is"),
+        (["--most-clip", "0"], None, "--most-clip is 0.0: allowed is"),
     ],
 )
 def test_a_site_is_refused_whose_options_do_not_go_together(

@@ -66,7 +66,7 @@ class SecureRounds(Rounds):
             it = self._collector
             return {
                 "round": self.number, "answered": it.answered(site), "session": it.session.id,
-                "stage": it.stage,
+                "stage": it.stage, **self._asked_of(site),
             }  # fmt: skip
 
     def answer(self, number: int, site: str, data: bytes) -> None:
