@@ -255,6 +255,8 @@ class Master:
             self._logs.event("version refused", version=version, reason=problem)
             raise InferenceError(problem)
         self._switch(generation)
+        # Before they accept, the workers hear of a second version.
+        self._wake.set()
 
     def _was_killed(self) -> bool:
         """Tell whether a master before this one left its state as if it were serving."""
@@ -272,7 +274,6 @@ class Master:
 
     async def _stop(self) -> None:
         self._status = "draining"
-        self._second.close()
         self._end_outage()
         self._write_state()
         current = self._current
@@ -283,6 +284,8 @@ class Master:
         seconds = self.settings.limits.drain_seconds
         self._draining = workers
         await asyncio.gather(*(worker.drain(seconds, leaving=True) for worker in workers))
+        # Until then a candidate answers its requests, and what workers counted of it comes in.
+        self._second.close()
         if self._jobs is not None:
             await self._jobs.close()
         await self._keep_drift()
@@ -592,6 +595,7 @@ class Master:
 
     def _ended(self, worker: WorkerHandle) -> None:
         self._totals.ended(worker.pid)
+        self._second.gone(worker)
         if self._jobs is not None:
             asked = self._leaving or worker in self._draining
             self._jobs.gone(worker, asked=asked)
@@ -625,6 +629,7 @@ class Master:
             if ready:
                 self._end_outage()
                 generation.workers.append(worker)
+                self._second.tell(worker)
                 worker.accept()
                 await worker.reach("serving", "draining", seconds=ACCEPT_SECONDS)
                 self._lament(None)
