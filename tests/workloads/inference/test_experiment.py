@@ -316,6 +316,17 @@ def test_an_end_is_waited_for_by_all_who_knew(bench: Bench) -> None:
     assert bench.figures["arms"]["candidate"]["requests"] == 3
 
 
+def test_a_worker_that_hangs_is_not_waited_for_without_end(bench: Bench) -> None:
+    process = bench.follow()
+    assert process is not None
+    bench.stands(Worker())
+    for seconds, killed in ((0, False), (60, False), (60, True)):
+        bench.now += seconds
+        bench.follow(None)
+        assert process.killed is killed
+    assert bench.experiment.facts() is None
+
+
 def test_an_end_that_is_taken_back_is_none(bench: Bench) -> None:
     worker = Worker()
     process = bench.follow()

@@ -23,7 +23,12 @@ from falaj.workloads.inference.experiment.runs import NUMBER_BYTES
 from falaj.workloads.inference.experiment.service import REASONS
 from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.process.companion import Companion, Means, Process
+from falaj.workloads.inference.process.companion import (
+    STALL_SECONDS,
+    Companion,
+    Means,
+    Process,
+)
 from falaj.workloads.inference.rpc.calls import pack
 from falaj.workloads.inference.settings import Settings
 
@@ -59,7 +64,10 @@ class Experiment(Companion):
         """What they said at last, of an experiment that ends."""
         self._knowing: set[Asker] = set()
         """Workers that were told of the candidate, and haven't said that they are done with it."""
-        self._is_ending = False
+        self._ends: float | None = None
+        """Since when its end is waited for; None: it isn't."""
+        self._ends_before: float | None = None
+        """Likewise at the look before."""
 
     def is_wanted(self, settings: Settings) -> bool:
         """Tell whether a service's settings ask for an experiment."""
@@ -67,7 +75,7 @@ class Experiment(Companion):
 
     def follow(self, settings: Settings, served: int, version: int | None) -> None:
         """As `Companion.follow`; an end that is taken back while it is waited for is none."""
-        self._is_ending = False
+        self._ends_before, self._ends = self._ends, None
         super().follow(settings, served, version)
 
     def heard(self, process: Process, kind: int, payload: bytes) -> None:
@@ -110,7 +118,7 @@ class Experiment(Companion):
         requests under way would be lost to it, and their counts to everybody.
         """
         pair = self._pair
-        if pair is None or self._is_ending or pair[:2] != (model, version):
+        if pair is None or self._ends is not None or pair[:2] != (model, version):
             return {"version": None, "ready": False}
         self._knowing.add(worker)
         return {"version": pair[2], "ready": self.is_ready}
@@ -120,8 +128,11 @@ class Experiment(Companion):
         self._knowing.discard(worker)
 
     def _may_end(self) -> bool:
-        self._is_ending = True
-        return not self._knowing
+        now = self._means.clock()
+        self._ends = now if self._ends_before is None else self._ends_before
+        # One that hangs says nothing, as long as it is waited for.
+        longest = STALL_SECONDS + (self._settings.limits.drain_seconds if self._settings else 0)
+        return not self._knowing or now - self._ends > longest
 
     def take(self, worker: Asker, payload: bytes) -> None:
         """Have the process answer what a worker passes on."""
@@ -165,7 +176,7 @@ class Experiment(Companion):
     def _forget(self) -> None:
         super()._forget()
         self.labels, self._labelled = None, {}
-        self._knowing, self._is_ending = set(), False
+        self._knowing, self._ends = set(), None
 
     def told(self, worker: Asker, model: str, served: int, payload: bytes) -> None:
         """Take what a worker counted that serves this version of a model."""

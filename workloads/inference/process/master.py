@@ -38,6 +38,7 @@ from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.store import Jobs, clear
 from falaj.workloads.inference.metrics import Totals
+from falaj.workloads.inference.models.memory import room_of
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.further import Asked, FurtherModels
 from falaj.workloads.inference.process.handles import Generation, WorkerHandle
@@ -70,7 +71,9 @@ class StateFile:
         numbers: Mapping[str, int],
         shadow: Mapping[str, Any] | None,
         experiment: Mapping[str, Any] | None,
+        memory_bytes: int,
         models: Mapping[str, Any],
+        models_room_bytes: int | None,
         models_numbers: Mapping[str, Any],
     ) -> None:
         """Write the state, unless nothing in it has changed."""
@@ -85,7 +88,9 @@ class StateFile:
             "aliases_numbers": dict(numbers),
             "shadow": shadow,
             "experiment": experiment,
+            "memory_bytes": memory_bytes,
             "models": models,
+            "models_room_bytes": models_room_bytes,
             "models_numbers": models_numbers,
         }
         if facts == self._written:
@@ -402,6 +407,7 @@ class Master:
             else:
                 generation.workers = workers
                 generation.signature = workers[0].signature
+                generation.memory = workers[0].memory
         self._starting = []
         if generation.workers and not self._leaving:
             return None
@@ -531,6 +537,12 @@ class Master:
         """Tell of further models that can be asked now, or can't, and why."""
         facts = self._further.facts()
         self._totals.further = {name: each["version"] for name, each in facts.items()}
+        if (current := self._current) is not None:
+            workers, own = current.settings.workers, {self.settings.model: current.memory}
+            of_further = {name: each["memory_bytes"] for name, each in facts.items()}
+            self._totals.memory = {
+                name: workers * bytes_ for name, bytes_ in {**of_further, **own}.items()
+            }
         told = {name: (each["version"], each["error"]) for name, each in facts.items()}
         for name, (version, error) in told.items():
             if self._told_further.get(name) == (version, error):
@@ -661,7 +673,9 @@ class Master:
             error=self._broken or self._refused,
             numbers=self._pointer.numbers,
             **self._second.facts(),
+            memory_bytes=current.memory if current is not None else 0,
             models=self._further.facts(),
+            models_room_bytes=room_of(self.settings) if self.settings.models else None,
             models_numbers=self._further.numbers,
         )
 
