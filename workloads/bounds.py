@@ -215,6 +215,7 @@ SERVICE = {
     "keep_seconds": Bound(0, 3_600, default=600),
     "drain_seconds": Bound(0, 600, whole=False, default=10),
     "grpc_memory_bytes": Bound(128 * 2**20, 2**36),
+    "models_memory_bytes": Bound(2**20, 2**44),
 }
 """Of ``service.json``. A gRPC process has 26 MiB of data before the first call on a machine of two
 cores, and 39 MiB on one of 64, measured."""

@@ -51,6 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--keyring", type=Path, required=True, help="keys of the dataset and tokens"
     )
+    parser.add_argument("--model", help="which of the server's models; default: the first")
+    parser.add_argument(
+        "--dataset-keyring", type=Path, metavar="DIR",
+        help="keys of the dataset, where they aren't those of tokens",
+    )  # fmt: skip
     parser.add_argument("--draw", type=int, default=3, help="how many images to draw (default 3)")
     parser.add_argument("--show", type=int, default=12, help="how many predictions to list")
     parser.add_argument(
@@ -60,32 +65,51 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.example:
             config = read_json(options.config, "service configuration")
-            request = example(str(config["model"]), options.dataset, options.keyring)
+            keys = options.dataset_keyring or options.keyring
+            request = example(options.model or str(config["model"]), options.dataset, keys)
             print(json.dumps(request))
             return 0
-        run(options.config, options.dataset, options.keyring, options.draw, options.show)
+        run(
+            options.config, options.dataset, options.keyring, options.draw, options.show,
+            model=options.model, dataset_keyring=options.dataset_keyring,
+        )  # fmt: skip
     except WorkloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def run(config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: int) -> None:
+def run(
+    config_path: Path, dataset: Path, keyring_path: Path, draw: int, show: int,
+    *, model: str | None = None, dataset_keyring: Path | None = None,
+) -> None:  # fmt: skip
     """Send every held-out row, or some of a text's windows, and print what came back.
+
+    Args:
+        config_path: the server's ``service.json``.
+        dataset: the snapshot.
+        keyring_path: keys of tokens.
+        draw: how many images to draw.
+        show: how many predictions to list.
+        model: which of the server's. Default: the first.
+        dataset_keyring: keys of the dataset. Default: those of tokens.
 
     Raises:
         WorkloadError: the service cannot be reached, or refused a request.
     """
     config = read_json(config_path, "service configuration")
+    limit = int(config["limits"]["max_rows"])
+    if model is not None and model != config["model"]:
+        limit = int(config["models"][model].get("max_rows", limit))
+        config["model"] = model
     described = read_json(dataset / "dataset.json", "dataset")
-    opened = open_dataset(dataset, KeyRing.open(keyring_path))
+    opened = open_dataset(dataset, KeyRing.open(dataset_keyring or keyring_path))
     rows = served_rows(opened, "held_out")
     client = Client(config, keyring_path / "tokens.pem")
     if opened.template is not None:
         _show_chats(client, opened, rows.spread(_MOST_CHATS), opened.template, draw)
         return
     metadata = client.get(f"/v2/models/{config['model']}")
-    limit = int(config["limits"]["max_rows"])
     is_text = described["family"] == FAMILY
     if is_text:
         rows, limit = rows.spread(_MOST_WINDOWS), min(limit, _WINDOWS_AT_ONCE)

@@ -84,6 +84,30 @@ def stacks_option(command: _Command) -> _Command:
     )(project_option(command))
 
 
+def models_here(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of the models that the stack's server has, for a shell's completion."""
+    from falaj.stacks.command import service  # noqa: PLC0415 - not for `--help`
+    from falaj.stacks.errors import StackError  # noqa: PLC0415
+
+    del parameter
+    try:
+        stack = the_stack(context.params.get("stack"), context.params.get("project"))
+        names = service.models_of(service.require_config(stack))
+    except StackError:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def model_option(about: str) -> Callable[[_Command], _Command]:
+    """``--model NAME``, one of the models of a server; ``about`` says what for."""
+    return click.option(
+        "--model", metavar="NAME", shell_complete=models_here,
+        help=f"{about} (default: the stack's own).",
+    )  # fmt: skip
+
+
 def sandbox_options(command: _Command) -> _Command:
     """``--sandbox`` and ``--cluster [KUBECONFIG]``."""
     with_cluster = click.option(

@@ -8,7 +8,7 @@ import click
 
 from falaj.stacks.command import project as projects
 from falaj.stacks.command import service
-from falaj.stacks.command.options import stack_option, the_stack
+from falaj.stacks.command.options import model_option, stack_option, the_stack
 from falaj.stacks.errors import StackError
 
 
@@ -23,7 +23,10 @@ from falaj.stacks.errors import StackError
     help="The page's port on 127.0.0.1.",
 )
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
-def open_page(stack: str | None, project: Path | None, port: int, no_browser: bool) -> int:
+@model_option("Which of the server's models is shown first")
+def open_page(
+    *, stack: str | None, project: Path | None, port: int, no_browser: bool, model: str | None
+) -> int:
     """Open a page in the browser: try the model, see its versions, go back, watch it live.
 
     The page is for one browser on this machine, runs as long as the command, and fetches nothing
@@ -35,7 +38,7 @@ def open_page(stack: str | None, project: Path | None, port: int, no_browser: bo
             f"stack {found.name} isn't of this machine; allowed: a stack of the platform local\n"
             f"  what a stack elsewhere does says: {projects.falaj('status', found)}"
         )
-    service.require_config(found)
+    service.config_of(service.require_config(found), model)
     from falaj.stacks.page import serving  # noqa: PLC0415 - of the extra `local`
 
-    return serving.serve(found, port, browser=not no_browser)
+    return serving.serve(found, port, browser=not no_browser, model=model)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from falaj.components.specification.workload_bounds import choice, decimals
 from falaj.stacks.command import installation, service
 from falaj.stacks.command.console import say
-from falaj.stacks.command.options import stack_option, the_stack
+from falaj.stacks.command.options import models_here, stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.stacks.watching.aliases import store_of
 from falaj.workloads.bounds import VERSION_NUMBER
 from falaj.workloads.errors import REFUSED
 
@@ -58,7 +60,9 @@ class Reference:
     "--model",
     "reference",
     metavar="REF",
-    help="A name, with @ALIAS or :VERSION behind it (default: what the stack serves).",
+    shell_complete=models_here,
+    help="A name, of a further model too, with @ALIAS or :VERSION behind it (default: what the "
+    "stack serves).",
 )
 @click.option(
     "--output",
@@ -122,7 +126,8 @@ def predict(
             "stack of this machine, or write falaj:batchInferences into a stack of workloads"
         )
     config = service.require_config(found)
-    chosen = Reference.of(reference or str(config["model"]))
+    chosen = Reference.of(str(config["model"]) if reference is None else reference)
+    own = _config_of(config, chosen.model)
     if output is not None and kind is not None:
         raise StackError("--format: is told by the name of --output; leave one of both away")
     target = output
@@ -136,8 +141,9 @@ def predict(
         "--restart": restart, "--overwrite": overwrite, "--dry-run": dry_run,
     }  # fmt: skip
     status = _run(
-        "run", "--registry", str(config["registry"]), *chosen.options(str(config["alias"])),
+        "run", "--registry", str(own["registry"]), *chosen.options(str(own["alias"])),
         "--keyring", str(config["keyring"]), "--output", str(target),
+        *(() if own is config else ("--package-keyring", str(own["keyring"]))),
         *(f"--keep={column}" for column in keep),
         *(part for name, value in values.items() if value for part in (name, value)),
         *(name for name, given in flags.items() if given),
@@ -148,6 +154,23 @@ def predict(
         opening = ["unseal", str(sealed), "--output", target.name, "--stack", found.name]
         say(f"write them out in plain with: {installation.call(shlex.join(opening))}")
     return status
+
+
+def _config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """What holds for a model that the server has, or that is in the stack's own registry.
+
+    Raises:
+        StackError: neither is so.
+    """
+    served, own = service.models_of(config), store_of(config).models()
+    if model in served:
+        return service.config_of(config, model)
+    if model in own:
+        return config
+    raise StackError(
+        f"--model: given {model!r}, which neither the server nor the stack's registry has; "
+        f"allowed: {', '.join(dict.fromkeys((*served, *own)))}"
+    )
 
 
 @click.command()

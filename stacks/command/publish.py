@@ -15,7 +15,13 @@ import click
 from falaj.stacks.command import service
 from falaj.stacks.command.console import say
 from falaj.stacks.command.models import Where, pin_into, progress, service_in
-from falaj.stacks.command.options import WITHOUT_STACK, stack_option, the_project, the_stack
+from falaj.stacks.command.options import (
+    WITHOUT_STACK,
+    model_option,
+    stack_option,
+    the_project,
+    the_stack,
+)
 from falaj.stacks.command.project import StackFile, command
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.pinning import Pin
@@ -137,6 +143,7 @@ def send(served: Served, shelf: Shelf[Client], *, say: Say) -> Sent:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_option
+@model_option("Which of the server's models")
 def publish(
     *,
     registry: str,
@@ -146,28 +153,29 @@ def publish(
     as_json: bool,
     stack: str | None,
     project: Path | None,
+    model: str | None,
 ) -> int:
     """Send the version that a stack of one machine serves, and let its alias stand for it there.
 
     Runs `falaj models push`, `promote` and, with --pin, `pin`, with the stack's own folder of
-    models and key ring. Run again, nothing changes: a step that is done is left as it is.
+    models and key ring, or those of a further model. Run again, nothing changes: a step that is
+    done is left as it is.
     """
     if target is None and (is_pinned or service_name):
         raise StackError("--for STACK is needed: whose file is to name the version?")
     if service_name and not is_pinned:
         raise StackError("--service: given without --pin, whose file it is about")
     found = the_stack(stack, project)
-    served = Served(service.require_config(found))
-    model = served.model
+    served = Served(service.config_of(service.require_config(found), model))
     file = StackFile(target, the_project(project)) if is_pinned and target else None
     if file:
-        service_in(file, model, service_name)
+        service_in(file, served.model, service_name)
     shelf = Where(target, project).shelf(registry)
     sent = send(served, shelf, say=progress(as_json))
     answer, lines = sent.answer, sent.lines
     if file:
         wanted = Pin(sent.version, sent.package_digest, sent.keys_digest, 100)
-        done = pin_into(file, model, service_name, wanted, dry_run=False)
+        done = pin_into(file, served.model, service_name, wanted, dry_run=False)
         answer |= {"service": done.service, "versions": done.versions}
         lines += [done.text, f"look at what changes: {command('preview', file)}"]
     say(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(lines))

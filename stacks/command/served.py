@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 
 from falaj.stacks.command import service, testplane
-from falaj.stacks.command.options import sandbox_options, stack_option, the_stack
+from falaj.stacks.command.options import (
+    model_option,
+    models_here,
+    sandbox_options,
+    stack_option,
+    the_stack,
+)
 from falaj.workloads.bounds import CHOICES
 
 
@@ -35,9 +41,10 @@ def status(stack: str | None, project: Path | None, sandbox: bool, cluster: str 
 
 @click.command()
 @stack_option
-def demo(stack: str | None, project: Path | None) -> int:
+@model_option("Which of the server's models, that a stack of the project makes")
+def demo(stack: str | None, project: Path | None, model: str | None) -> int:
     """Send held-out samples to the served model; print predictions beside the truth."""
-    return service.demo(the_stack(stack, project))
+    return service.demo(the_stack(stack, project), model)
 
 
 @click.command()
@@ -51,18 +58,35 @@ def demo(stack: str | None, project: Path | None) -> int:
     "model, as in predict:price. May be given more than once (default: predict).",
 )
 @click.option(
+    "--model",
+    metavar="NAME",
+    shell_complete=models_here,
+    help="Of the server's models, the only one that all the scopes are for (default: all).",
+)
+@click.option(
     "--minutes", type=int, default=60, show_default=True, help="How long the token is valid."
 )
-def token(stack: str | None, project: Path | None, scopes: tuple[str, ...], minutes: int) -> int:
+def token(
+    *,
+    stack: str | None,
+    project: Path | None,
+    scopes: tuple[str, ...],
+    model: str | None,
+    minutes: int,
+) -> int:
     """Print `Authorization: Bearer …` for requests to the endpoint."""
-    return service.token(the_stack(stack, project), scopes, minutes)
+    return service.token(the_stack(stack, project), scopes, minutes, model)
 
 
 @click.command()
 @stack_option
-def rollback(stack: str | None, project: Path | None) -> int:
-    """Serve the model's previous version again; the server follows without a pause."""
-    return service.rollback(the_stack(stack, project))
+@model_option("Which of the server's models")
+def rollback(stack: str | None, project: Path | None, model: str | None) -> int:
+    """Serve the model's previous version again; the server follows without a pause.
+
+    Of a further model the alias is in its own registry: whoever else follows it goes back too.
+    """
+    return service.rollback(the_stack(stack, project), model)
 
 
 @click.command()

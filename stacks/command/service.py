@@ -22,6 +22,8 @@ from falaj.workloads.bounds import FORMS
 
 COMPLETIONS: Final = "v1/completions"
 """Where a server continues texts."""
+ADMIN: Final = "admin"
+"""The scope that is for all models."""
 CHATS: Final = "v1/chat/completions"
 """Where it answers to conversations."""
 
@@ -52,7 +54,8 @@ def status(stack: StackFile) -> int:
         engine = f", {worker['engine']}" if worker.get("engine") else ""
         rows.append((name, worker["state"], f"process {worker['pid']}{engine}"))
     further = mapping(state.get("models") if running else None)
-    rows += [(f"model {name}", *_further(mapping(each))) for name, each in further.items()]
+    room = state.get("models_room_bytes")
+    rows += [(f"model {name}", *_further(mapping(each), room)) for name, each in further.items()]
     if running and is_mapping(state.get("shadow")):
         rows.append(("shadow", *beside(state["shadow"])))
     if running and is_mapping(state.get("experiment")):
@@ -72,11 +75,18 @@ def status(stack: StackFile) -> int:
     return 0 if served and not away else 1
 
 
-def _further(said: Mapping[str, Any]) -> tuple[str, str]:
-    """What a server says of a further model: which version, and where it is from, or why not."""
+def _further(said: Mapping[str, Any], room: int | None) -> tuple[str, str]:
+    """What a server says of a further model: which version, and where it is from, or why not.
+
+    Args:
+        said: by the server.
+        room: bytes of each worker that all further models may take; None: that isn't known.
+    """
     version, error = said.get("version"), said.get("error")
     state = "unavailable" if version is None else f"version {version}"
-    held = f"a graph of {said.get('bytes', 0) / 1024:,.0f} KiB in each worker"
+    held = f"about {said.get('memory_bytes', 0) / 2**20:,.1f} MiB of each worker"
+    if room is not None:
+        held += f", where further models may take {room / 2**20:,.1f} MiB"
     return state, str(error) if error else f"{said.get('registry')}, {held}"
 
 
@@ -123,21 +133,61 @@ def experiment(said: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def demo(stack: StackFile) -> int:
-    """Send held-out samples to the endpoint and print predictions beside the truth."""
+def demo(stack: StackFile, model: str | None = None) -> int:
+    """Send held-out samples to the endpoint and print predictions beside the truth.
+
+    Raises:
+        StackError: there is no such model, or no stack of the project has learned it.
+    """
     config = require_config(stack)
-    dataset = _dataset(stack)
+    own = config_of(config, model)
+    learned = stack if own is config else _maker(stack, own)
     return run_workload(
-        ["falaj.workloads.demo", "--config", str(config_path(stack)), "--dataset", str(dataset),
-         "--keyring", str(config["keyring"])]
+        ["falaj.workloads.demo", "--config", str(config_path(stack)),
+         "--dataset", str(_dataset(learned)), "--keyring", str(config["keyring"]),
+         *(() if own is config else
+           ("--model", str(own["model"]), "--dataset-keyring", str(own["keyring"])))]
     )  # fmt: skip
 
 
-def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
-    """Print ``Authorization: Bearer …`` for a request to the endpoint."""
+def _maker(stack: StackFile, own: Mapping[str, Any]) -> StackFile:
+    """The stack of the project whose registry a further model is from.
+
+    Raises:
+        StackError: none is.
+    """
+    registry = Path(str(own["registry"])).resolve()
+    for name in stack.project.stack_names:
+        found = stack.sibling(name)
+        if registry.is_relative_to(found.site.resolve()):
+            return found
+    raise StackError(
+        f"--model: given {own['model']!r}, which is from {registry}: no stack of this project "
+        "has its data, so that nothing held out can be sent; allowed: models that a stack of the "
+        "project makes (falaj:service.models.NAME.stack)"
+    )
+
+
+def token(
+    stack: StackFile, scopes: Sequence[str] | None, minutes: int, model: str | None = None
+) -> int:
+    """Print ``Authorization: Bearer …`` for a request to the endpoint.
+
+    Args:
+        stack: whose server is asked.
+        scopes: of the token. Default: to predict.
+        minutes: that it holds.
+        model: for which alone it is. Default: the scopes say so, or it is for all.
+
+    Raises:
+        StackError: a scope is none, or there is no such model.
+    """
     config = require_config(stack)
+    if model is not None:
+        config_of(config, model)
+        scopes = [_scope_of(scope, model) for scope in scopes or ["predict"]]
     for scope in scopes or ():
-        _require_scope(scope, [str(config["model"]), *mapping(config.get("models"))])
+        _require_scope(scope, models_of(config))
     arguments = [
         "falaj.workloads.inference", "token", "--header",
         "--key", str(Path(config["keyring"]) / "tokens.pem"),
@@ -149,6 +199,22 @@ def token(stack: StackFile, scopes: Sequence[str] | None, minutes: int) -> int:
     for scope in scopes or ["predict"]:
         arguments += ["--scope", scope]
     return run_workload(arguments)
+
+
+def _scope_of(scope: str, model: str) -> str:
+    """A scope for one model alone."""
+    if scope == ADMIN:
+        raise StackError(
+            f"--scope: given {scope!r} with --model, but it is for all models always; leave "
+            "--model out, or take another scope"
+        )
+    of = scope.partition(":")[2]
+    if of not in ("", model):
+        raise StackError(
+            f"--scope: given {scope!r}, which is for another model than --model {model}; leave "
+            "one of both out"
+        )
+    return scope if of else f"{scope}:{model}"
 
 
 def _require_scope(scope: str, served: Sequence[str]) -> None:
@@ -163,9 +229,9 @@ def _require_scope(scope: str, served: Sequence[str]) -> None:
         )
 
 
-def rollback(stack: StackFile) -> int:
+def rollback(stack: StackFile, model: str | None = None) -> int:
     """Point the model's alias at its previous version; the server follows without a pause."""
-    done = roll_back(stack)
+    done = roll_back(stack, model)
     if done.returncode == 0:
         say(done.stdout.rstrip())
         say(f"the server follows within about a second; see: {project.command('status', stack)}")
@@ -174,13 +240,18 @@ def rollback(stack: StackFile) -> int:
     return done.returncode
 
 
-def roll_back(stack: StackFile) -> subprocess.CompletedProcess[str]:
+def roll_back(stack: StackFile, model: str | None = None) -> subprocess.CompletedProcess[str]:
     """Point the model's alias at its previous version; what it prints is handed back.
 
+    Args:
+        stack: whose server has the model.
+        model: which. Default: the first. The alias of a further one is in its own registry, so
+            that whoever else follows it goes back as well.
+
     Raises:
-        StackError: the stack serves nothing.
+        StackError: the stack serves nothing, or no such model.
     """
-    arguments = rollback_arguments(require_config(stack))
+    arguments = rollback_arguments(config_of(require_config(stack), model))
     return subprocess.run(
         [sys.executable, "-P", "-m", *arguments], capture_output=True, text=True, check=False
     )
@@ -244,6 +315,32 @@ def require_config(stack: StackFile) -> dict[str, Any]:
             f"stack {stack.name} serves nothing; start it with: {project.command('up', stack)}"
         )
     return config
+
+
+def models_of(config: Mapping[str, Any]) -> list[str]:
+    """The names of a server's models, the first one first."""
+    return [str(config["model"]), *mapping(config.get("models"))]
+
+
+def config_of(config: Mapping[str, Any], model: str | None) -> Mapping[str, Any]:
+    """What a server was told, as it holds for one of its models: name, registry, keys, alias.
+
+    Args:
+        config: what it was told.
+        model: which. Default: the first; for that, the same ``config`` is returned.
+
+    Raises:
+        StackError: it has no such model.
+    """
+    if model in (None, config["model"]):
+        return config
+    further = mapping(config.get("models"))
+    if model not in further:
+        raise StackError(
+            f"--model: given {model!r}, which the server hasn't; allowed: "
+            f"{', '.join(models_of(config))}"
+        )
+    return {**config, **mapping(further[model]), "model": model}
 
 
 def _dataset(stack: StackFile) -> Path:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from falaj.stacks.certificates import Certificate, certificate_of
+from falaj.stacks.errors import StackError
 from falaj.wire.documents import mapping, sequence
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference import settings
@@ -29,6 +30,8 @@ MOST_VERSIONS: Final = 20
 """Versions that are shown, the newest first."""
 MOST_COLUMNS: Final = 12
 """Columns that a version's card lists here; the card's own page lists all."""
+MOST_NAME: Final = 120
+"""Characters of a name that are shown; the rest is counted."""
 AT_ONCE: Final = 32 * 2**20
 """Bytes of logs that are verified whenever the page is shown; more are verified when asked."""
 _LOOKS: Final = 4
@@ -74,18 +77,37 @@ class Finding:
     text: str
 
 
+class UnknownModelError(StackError):
+    """A server hasn't the model that it was asked about."""
+
+    def __init__(self, given: str, there_are: Sequence[str]) -> None:
+        super().__init__(
+            f"the server has no model {given[:MOST_NAME]!r}; it has: {', '.join(there_are)}"
+        )
+
+
 class Account:
     """What the disk says now; made anew for each look, so that nothing old is shown.
 
     Args:
         config: the service's ``service.json``.
+        model: which of the server's models it is about. Default: the first.
 
     Raises:
+        UnknownModelError: the server has no such model.
         WorkloadError: the file can't be read, or says what the server wouldn't take.
     """
 
-    def __init__(self, config: Path) -> None:
-        self.settings: Settings = settings.read(config)
+    def __init__(self, config: Path, model: str | None = None) -> None:
+        found = settings.read(config)
+        self.models: tuple[str, ...] = (found.model, *found.models)
+        if model is not None and model not in self.models:
+            raise UnknownModelError(model, self.models)
+        self.is_first: bool = model in (None, found.model)
+        self.settings: Settings = (
+            found if model is None or self.is_first else settings.of_further(found, model)
+        )
+        self._first = found
 
     @property
     def model(self) -> str:
@@ -124,9 +146,16 @@ class Account:
         return mapping(found)
 
     @property
+    def standing(self) -> Mapping[str, Any]:
+        """What the server said of this model: version, state, error."""
+        if self.is_first:
+            return {**self.state, "state": self.state.get("status", "unknown")}
+        return mapping(mapping(self.state.get("models")).get(self.model))
+
+    @property
     def served(self) -> int | None:
         """The version that the server said that it serves, else the one that is to be served."""
-        number = self.state.get("version")
+        number = self.standing.get("version")
         if isinstance(number, int) and not isinstance(number, bool):
             return number
         alias = self.aliases.get(self.settings.alias)
@@ -218,7 +247,7 @@ class Account:
 
     def caller(self, *scopes: str) -> str | None:
         """The name of a client certificate here that has scopes; None: there is none."""
-        for name, held in self.settings.auth.clients.items():
+        for name, held in self._first.auth.clients.items():
             there = "/" not in name and (self.pki / f"{name}.key").is_file()
             if there and set(scopes) <= held:
                 return name

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -29,7 +30,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.page import conversation, live
 from falaj.stacks.page import form as forms
-from falaj.stacks.page.account import Account, Version, data_of
+from falaj.stacks.page.account import MOST_NAME, Account, UnknownModelError, Version, data_of
 from falaj.stacks.page.caller import is_foreign
 from falaj.stacks.page.drift import drift_of, unwatched
 from falaj.stacks.page.experiment import experiment_of
@@ -49,8 +50,6 @@ may be made to lead here (DNS rebinding)."""
 _HTTP: Final = 80
 MOST_BYTES: Final = 1024 * 1024
 """Of what a browser may send."""
-MOST_NAME: Final = 120
-"""Characters of a name that are shown; the rest is counted."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -146,14 +145,17 @@ class Page:
     Args:
         stack: the stack, one machine's.
         door: who may see it.
+        model: which of the server's models is shown first. Default: the stack's own.
     """
 
-    def __init__(self, stack: StackFile, door: Door) -> None:
+    def __init__(self, stack: StackFile, door: Door, model: str | None = None) -> None:
         self.stack = stack
+        self.model = model
         self.door = door
         self.up = project.command("up", stack)
         self.server = Server(self.up)
-        self.meter = live.Meter()
+        self.meters: dict[str, live.Meter] = {}
+        """By the model."""
         self._runs: Mapping[str, float] = {}
         """Seconds of a run of each version, in the mean, at the last look."""
         self._rolling = asyncio.Lock()
@@ -189,6 +191,8 @@ class Page:
             if error.status < 400:
                 raise
             return _plain(error.status, error.reason, error.text or "")
+        except UnknownModelError as error:
+            return _plain(404, "There is no such model", f"{error}")
         except (StackError, WorkloadError, OSError) as error:
             return _plain(503, "There is nothing to show", f"{error}")
 
@@ -229,16 +233,18 @@ class Page:
 
     # -- what is shown ------------------------------------------------------------------------
 
-    async def _account(self) -> Account:
+    async def _account(self, request: web.Request) -> Account:
+        """What the disk says of the model that is asked about."""
         config = service.config_path(self.stack)
         if not config.is_file():
             raise StackError(
                 f"stack {self.stack.name} serves nothing now; start it with: {self.up}"
             )
-        return await asyncio.to_thread(Account, config)
+        model = request.query.get("model", self.model)
+        return await asyncio.to_thread(Account, config, model)
 
     async def _whole(self, request: web.Request) -> web.StreamResponse:
-        account = await self._account()
+        account = await self._account(request)
         return await self._page(account, everything=request.query.get("logs") == "all")
 
     async def _page(
@@ -246,6 +252,13 @@ class Page:
     ) -> web.Response:
         shown_now = await asyncio.to_thread(self._known, account, everything)
         running = await self._running(account)
+        if not account.is_first:
+            # Drift is watched of the first model alone: there is no such part.
+            return _html(
+                "page.html", status,
+                **{**_predicting(shown_now["served"]), **shown_now,
+                   **running, "drift": None, **given},
+            )  # fmt: skip
         # A server that just didn't answer isn't waited for again.
         drift = (
             {"found": None, "why": running["down"]}
@@ -269,7 +282,7 @@ class Page:
             keys, keys_error = [], str(error)
         return {
             "stack": self.stack.name,
-            "model": account.model,
+            "models": [(each, _of(each, account)) for each in account.models],
             "served": served,
             "versions": versions,
             "older": len(account.numbers) - len(versions),
@@ -290,15 +303,17 @@ class Page:
     def _calls(self, account: Account, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         """How to call the server, to be pasted into a shell."""
         endpoint = service.endpoint(account.settings.host, account.port, account.model)
-        base = endpoint.removesuffix("/infer")
+        base = endpoint.removesuffix(f"/{INFER}")
         authority = str(account.settings.tls.client_ca or "")
         example = forms.form_of(manifest).example()
-        token = project.command("token", self.stack, quiet=True)
+        verb = "token" if account.is_first else f"token --model {shlex.quote(account.model)}"
+        token = project.command(verb, self.stack, quiet=True)
         observing = project.falaj("token --scope observe", self.stack)
         root = base.partition("/v2/")[0]
+        described = f"{root}/v2" if account.is_first else base
         found = [
             ("What the model takes and gives", summary.curl(token, authority, base)),
-            ("All paths, in OpenAPI", summary.curl(token, authority, f"{root}/v2/openapi.json")),
+            ("All paths, in OpenAPI", summary.curl(token, authority, f"{described}/openapi.json")),
             ("Metrics", summary.curl(observing, authority, f"{root}/metrics")),
         ]
         if manifest.get("task") == LANGUAGE:
@@ -316,7 +331,7 @@ class Page:
 
     async def _predict(self, request: web.Request) -> web.StreamResponse:
         given = await _posted(request)
-        account = await self._account()
+        account = await self._account(request)
         number = account.served
         version = await asyncio.to_thread(account.version, number) if number else None
         found = _predicting(version)
@@ -398,34 +413,33 @@ class Page:
     # -- going back ---------------------------------------------------------------------------
 
     async def _confirm(self, request: web.Request) -> web.StreamResponse:
-        del request
-        account = await self._account()
+        account = await self._account(request)
         if account.before is None:
             return _plain(409, "There is nothing to go back to", account.list_error or
                           "No version that served before it is there.")  # fmt: skip
         current = account.aliases[account.settings.alias].version
         return _html("rollback.html", model=account.model, current=current, before=account.before,
-                     stack=self.stack.name)  # fmt: skip
+                     stack=self.stack.name, of=_of(account.model, account))  # fmt: skip
 
     async def _roll_back(self, request: web.Request) -> web.StreamResponse:
         """What `falaj rollback` does, if what was shown still is so."""
         posted = await _posted(request)
         async with self._rolling:
-            account = await self._account()
+            account = await self._account(request)
             alias = account.aliases.get(account.settings.alias)
             if alias is None or posted.get("current") != str(alias.version):
                 why = account.list_error or "Another version is served by now than you saw."
                 return _plain(409, "Nothing was changed", why)
-            done = await asyncio.to_thread(service.roll_back, self.stack)
+            done = await asyncio.to_thread(service.roll_back, self.stack, account.model)
         if done.returncode != 0:
             reason = done.stderr.strip().removeprefix("error: ")
             return _plain(409, "Nothing was changed", reason)
-        raise web.HTTPSeeOther("/#versions")
+        raise web.HTTPSeeOther(f"/{_of(account.model, account)}#versions")
 
     # -- what the server says -----------------------------------------------------------------
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        account = await self._account()
+        account = await self._account(request)
         running = await self._running(account)
         return _html(
             "live.html", 200, **{**running, "shown_version": request.query.get("version", "")}
@@ -442,13 +456,14 @@ class Page:
                     f"have its certificates made anew: {self.up}",
                 )
             text = reply.body.decode("utf-8", "replace")
-            if is_mapping(account.state.get("shadow")):
+            if account.is_first and is_mapping(account.state.get("shadow")):
                 self._runs = mean_runs(text, account.model)
             return text
 
         down, todo = "", ""
+        meter = self.meters.setdefault(account.model, live.Meter())
         try:
-            await self.meter.look(metrics, account.model)
+            await meter.look(metrics, account.model)
         except UnreachableError as error:
             down, todo = str(error), error.todo
         except ValueError as error:
@@ -456,16 +471,18 @@ class Page:
                 f"the server's metrics can't be read: {error}",
                 f"start it anew: {self.up}",
             )
-        state = account.state
-        shadow = None if down else shadow_of(state.get("shadow"))
+        standing = account.standing
+        beside: Mapping[str, Any] = account.state if account.is_first and not down else {}
         return {
-            "experiment": None if down else experiment_of(state.get("experiment")),
-            "shadow": shadow, "served_seconds": self._runs.get(str(account.served)),
+            "model": account.model, "of": _of(account.model, account),
+            "experiment": experiment_of(beside.get("experiment")),
+            "shadow": shadow_of(beside.get("shadow")),
+            "served_seconds": self._runs.get(str(account.served)),
             "down": down, "todo": todo if down else "",
-            "state": str(state.get("status", "unknown")) if not down else "down",
-            "state_error": str(state.get("error") or ""),
-            "figures": self.meter.figures, "charts": self.meter.charts(),
-            "has_texts": self.meter.has_texts, "has_others": self.meter.has_others,
+            "state": str(standing.get("state", "unknown")) if not down else "down",
+            "state_error": str(standing.get("error") or ""),
+            "figures": meter.figures, "charts": meter.charts(),
+            "has_texts": meter.has_texts, "has_others": meter.has_others,
             "shown_version": "", "served_now": account.served,
         }  # fmt: skip
 
@@ -486,9 +503,8 @@ class Page:
         return {"found": None if why else found, "why": why}
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        del request
         try:
-            reply = await self.server.ask(await self._account(), "/metrics")
+            reply = await self.server.ask(await self._account(request), "/metrics")
         except UnreachableError as error:
             return _plain(503, "The server doesn't answer", f"{error}; {error.todo}")
         return web.Response(
@@ -496,7 +512,7 @@ class Page:
         )
 
     async def _card(self, request: web.Request) -> web.StreamResponse:
-        account = await self._account()
+        account = await self._account(request)
         number = int(request.match_info["version"])
         try:
             body = await asyncio.to_thread(account.page_of, number)
@@ -554,6 +570,11 @@ def _refusal(status: int, document: object) -> str:
         if isinstance(reason, str) and reason
         else f"the server answered with status {status}"
     )
+
+
+def _of(model: str, account: Account) -> str:
+    """What the page's addresses have behind them for a model: nothing where there is one alone."""
+    return f"?model={quote(model, safe='')}" if len(account.models) > 1 else ""
 
 
 def _plain(status: int, title: str, text: str) -> web.Response:

@@ -23,19 +23,20 @@ _GRACE: Final = 2.0
 """Seconds that answers under way get at the end."""
 
 
-def serve(stack: StackFile, port: int, *, browser: bool) -> int:
+def serve(stack: StackFile, port: int, *, browser: bool, model: str | None = None) -> int:
     """Serve the page of a stack on loopback until Ctrl-C; returns the exit status.
 
     Args:
         stack: one machine's, which serves a model.
         port: the page's; 0 for a free one.
         browser: whether to open one, if there is one.
+        model: which of the server's is shown first. Default: the stack's own.
 
     Raises:
         StackError: the port can't be had.
     """
     with _listening(port) as listening:
-        return asyncio.run(_serve(stack, listening, browser=browser))
+        return asyncio.run(_serve(stack, listening, browser=browser, model=model))
 
 
 def _listening(port: int) -> socket.socket:
@@ -54,14 +55,16 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
-async def _serve(stack: StackFile, listening: socket.socket, *, browser: bool) -> int:
+async def _serve(
+    stack: StackFile, listening: socket.socket, *, browser: bool, model: str | None
+) -> int:
     door = Door(listening.getsockname()[1])
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     runner = web.AppRunner(
-        Page(stack, door).application(), access_log=None, shutdown_timeout=_GRACE
+        Page(stack, door, model).application(), access_log=None, shutdown_timeout=_GRACE
     )
     await runner.setup()
     try:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import click
 import jwt
 import pytest
 
@@ -16,10 +17,12 @@ from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
 from falaj.components.local.provider.service import ServiceFiles, configuration
 from falaj.stacks.command import __main__ as command
+from falaj.stacks.command.options import models_here
 from falaj.stacks.settings.local import LocalSettings, check_combinations
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
-from tests.stacks.two_versions import make_registry
+from tests.stacks.two_versions import aliases_of, make_registry
+from tests.workloads.inference import models
 
 FURTHER = {"registry": "/srv/r", "keyring": "/srv/k"}
 
@@ -154,11 +157,92 @@ def test_the_status_tells_of_further_models(
     state = {
         "pid": os.getpid(), "status": "serving", "version": 2,
         "models": {"price": {"version": version, "error": error, "registry": "/srv/r",
-                             "bytes": 3 * 2**20}},
+                             "bytes": 2**20, "memory_bytes": 3 * 2**20}},
+        "models_room_bytes": 8 * 2**20,
     }  # fmt: skip
     Path(json.loads(path.read_text())["state"]).write_text(json.dumps(state))
     assert command.main(["status"]) == (0 if version else 1)
     (line,) = [each for each in capfd.readouterr().out.splitlines() if "model price" in each]
-    held = "a graph of 3,072 KiB in each worker"
+    held = "about 3.0 MiB of each worker, where further models may take 8.0 MiB"
     words = ("version 2", held) if version else ("unavailable", str(error))
     assert all(each in line for each in words)
+
+
+def test_a_token_may_be_for_one_named_model_alone(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    KeyRing.open(store.root.parent / "keyring")
+    for words, scope in (
+        ([], "predict:price"),
+        (["--scope", "observe", "--scope", "predict:price"], "observe:price predict:price"),
+    ):
+        assert command.main(["token", "--model", "price", *words]) == 0
+        header = capfd.readouterr().out.strip()
+        claims = jwt.decode(header.split()[-1], options={"verify_signature": False})
+        assert claims["scope"] == scope
+
+
+WRONG = "--model: given 'ghost'"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["token", "--model", "ghost"], f"{WRONG}, which the server hasn't; allowed: digits, pr"),
+        (["demo", "--model", "ghost"], WRONG),
+        (["rollback", "--model", "ghost"], WRONG),
+        (["open", "--model", "ghost", "--no-browser"], WRONG),
+        (["publish", "registry.example.ae/x", "--model", "ghost"], WRONG),
+        (["predict", "rows.csv", "--model", "ghost"], "nor the stack's registry has; allowed: d"),
+        (["predict", "rows.csv", "--model", ""], "given ''"),
+        (["token", "--model", "price", "--scope", "admin"], "it is for all models always"),
+        (["token", "--model", "price", "--scope", "predict:digits"], "another model than --model"),
+        (["token", "--model", "price", "--scope", "read"], "allowed: predict, urgent, observe"),
+        (["demo", "--model", "price"], "no stack of this project has its data"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("store")
+def test_who_names_a_model_that_is_not_there_is_told_which_are(
+    capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert command.main(words) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_a_further_model_is_rolled_back_in_its_own_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ring = KeyRing.create(tmp_path / "other")
+    other = Store(tmp_path / "others", ring)
+    further = {"registry": str(other.root), "keyring": str(ring.path), "alias": "best"}
+    store = make_registry(tmp_path, monkeypatch, models={"price": further})
+    for run in ("one", "two"):
+        content = models.table()
+        made = other.publish("price", {"model.onnx": content}, models.fields(content, run), ring)
+        other.promote("price", made.version, "best")
+    assert command.main(["rollback", "--model", "price"]) == 0
+    assert other.aliases("price")["best"].version == 1
+    assert aliases_of(store) == {"production": 2}
+    assert command.main(["rollback", "--model", "price"]) == 2
+    assert "no earlier one to go back to" in capfd.readouterr().err
+    assert command.main(["rollback", "--model", "digits"]) == 0
+    assert aliases_of(store) == {"production": 1}
+
+    # Its rows are predicted by its keys, and sealed with those of the stack.
+    rows = tmp_path / "rows.csv"
+    rows.write_text("age,city\n5,x\n")
+    assert command.main(["predict", str(rows), "--model", "price:2"]) == 0
+    capfd.readouterr()
+    (sealed,) = (store.root.parent / "batches").glob("*.sealed")
+    assert command.main(["unseal", str(sealed)]) == 0
+    assert capfd.readouterr().out == "row,score,label\n1,5.0,x\n"
+
+
+@pytest.mark.usefixtures("store")
+def test_a_shell_completes_names_of_models() -> None:
+    context = click.Context(click.Command("token"))
+    for incomplete, names in (("", ["digits", "price"]), ("p", ["price"]), ("x", [])):
+        found = models_here(context, click.Option(["--model"]), incomplete)
+        assert [each.value for each in found] == names
+    context.params["stack"] = "ghost"
+    assert models_here(context, click.Option(["--model"]), "") == []

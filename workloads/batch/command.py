@@ -52,8 +52,12 @@ def parser() -> argparse.ArgumentParser:
         help="opens the package, seals the output",
     )  # fmt: skip
     option(
+        "--package-keyring", type=Path, metavar="DIR",
+        help="opens the package in its stead, of a model whose keys aren't those of the output",
+    )  # fmt: skip
+    option(
         "--verify-key", type=Path, metavar="FILE",
-        help="trusted public key, PEM; default: the key ring's signing.pub.pem",
+        help="trusted public key, PEM; default: signing.pub.pem of what opens the package",
     )  # fmt: skip
     option(
         "--keep", action="append", default=[], metavar="COLUMN",
@@ -176,6 +180,7 @@ def _request(options: argparse.Namespace) -> Request:
         registry=options.registry,
         model=options.model,
         keyring=KeyRing.open(options.keyring),
+        package_keyring=KeyRing.open(options.package_keyring) if options.package_keyring else None,
         version=options.version,
         alias=options.alias,
         verify_key=read_public_key(options.verify_key) if options.verify_key else None,

@@ -77,7 +77,8 @@ class Request:
         version: of the model; None takes what the alias stands for.
         alias: such as ``production``.
         keyring: opens the package, and seals the output.
-        verify_key: of who signed the package; None takes the key ring's.
+        package_keyring: opens the package in its stead; None: that one does.
+        verify_key: of who signed the package; None takes that of what opens it.
         keep: columns of the input that go along; ``*`` is all of them.
         encoding: of CSV files; None means UTF-8, or what the byte order mark says.
         decimal: ``point`` or ``comma``; None tells it by each column.
@@ -97,6 +98,7 @@ class Request:
     keyring: KeyRing
     version: int | None = None
     alias: str = "production"
+    package_keyring: KeyRing | None = None
     verify_key: VerifyKey | None = None
     keep: tuple[str, ...] = ()
     encoding: str | None = None
@@ -668,12 +670,13 @@ def open_package(request: Request) -> Package:
         IntegrityError: it isn't what was signed.
         WorkloadError: there is none.
     """
-    trusted = request.verify_key or request.keyring.verify_key()
+    keyring = request.package_keyring or request.keyring
+    trusted = request.verify_key or keyring.verify_key()
     store = Store(request.registry)
     version = request.version
     if version is None:
-        version = store.trusted(request.model, request.alias, request.keyring).version
-    return store.load(request.model, version, request.keyring, trusted)
+        version = store.trusted(request.model, request.alias, keyring).version
+    return store.load(request.model, version, keyring, trusted)
 
 
 def load_model(package: Package, threads: int) -> Model:

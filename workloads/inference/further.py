@@ -24,12 +24,14 @@ from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import InferenceError, body_too_large
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.metrics import NO_VERSION, Counters
+from falaj.workloads.inference.models import memory
 from falaj.workloads.inference.models import model as models
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.protocol import extensions
 from falaj.workloads.inference.service import Further, Service
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
+from falaj.workloads.registry.package import Package
 from falaj.workloads.registry.store import Store
 
 _LONGEST: Final = 500
@@ -43,7 +45,9 @@ class FurtherService(Service):
     """
 
     size: int
-    """Bytes of the model's graph, each worker's memory holds at least as many."""
+    """Bytes of the model's graph."""
+    memory: int
+    """Bytes that it takes of a worker, by `falaj.workloads.inference.models.memory`."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
@@ -84,7 +88,7 @@ class Absent:
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.version: int | None = None
-        self.size = 0
+        self.size = self.memory = 0
         self.error = reason[:_LONGEST]
         self.counters = Counters()
         self.asked: dict[str, int] = {}
@@ -137,12 +141,18 @@ def load(
         statistics: what is counted of a model across workers, by its name.
     """
     found: dict[str, FurtherService | Absent] = {}
-    for name in configuration.models:
-        asked = wanted.get(name, {})
-        error: str | None = asked.get("error")
+    wishes = [_Wish(configuration, name, wanted.get(name, {})) for name in configuration.models]
+    room = memory.room_of(configuration)
+    allowed = memory.admitted({each.name: each.needs for each in wishes}, room)
+    left = room - sum(allowed.values())
+    for wish in wishes:
+        name, error = wish.name, wish.error
         made: FurtherService | None = None
-        for version in dict.fromkeys((asked.get("version"), asked.get("before"))):
-            if version is None:
+        for version, bytes_ in wish.takes.items():
+            if bytes_ > allowed[name]:
+                error = error or _no_room(
+                    version, bytes_, left + allowed[name], room, configuration.workers
+                )
                 continue
             try:
                 made = _opened(
@@ -165,14 +175,60 @@ def load(
     return found
 
 
+class _Wish:
+    """What is wanted of a further model, and what it would take.
+
+    Args:
+        configuration: of the service.
+        name: of the model.
+        asked: as `load` is told.
+    """
+
+    def __init__(self, configuration: Settings, name: str, asked: Mapping[str, Any]) -> None:
+        self.name = name
+        self.error: str | None = asked.get("error")
+        self.takes: dict[int, int] = {}
+        """Bytes of each version whose package can be opened, the one that is asked for first."""
+        own = settings.of_further(configuration, name)
+        first, before = asked.get("version"), asked.get("before")
+        for version in [each for each in dict.fromkeys((first, before)) if each is not None]:
+            try:
+                self.takes[version] = memory.estimate(
+                    _package(own, version).read(models.MODEL_FILE)
+                )
+            except WorkloadError as problem:
+                self.error = self.error or str(problem)
+            except Exception as problem:  # as of `load`
+                traceback.print_exc()
+                self.error = self.error or f"version {version} could not be read: {problem!r}"
+        known: Mapping[Any, int] = self.takes
+        self.needs: tuple[int | None, int | None] = known.get(first), known.get(before)
+
+
+def _no_room(version: int, bytes_: int, left: int, room: int, workers: int) -> str:
+    def mib(each: int) -> str:
+        return f"{each / 2**20:,.1f} MiB"
+
+    return (
+        f"version {version} would take about {mib(bytes_)} of each worker, where further models "
+        f"may take {mib(room)}, of which {mib(left)} are left for it: have the server permit "
+        f"more (modelsMemoryBytes, for all {workers} workers together), give it fewer workers, or "
+        "serve this model by a stack of its own"
+    )
+
+
+def _package(own: Settings, version: int) -> Package:
+    keyring = KeyRing.open(own.keyring)
+    return Store(own.registry).load(own.model, version, keyring, keyring.verify_key())
+
+
 def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherService:
     """Verify, open and warm up one version.
 
     Raises:
         WorkloadError: its package isn't as it was signed, or can't be served here.
     """
-    keyring = KeyRing.open(own.keyring)
-    package = Store(own.registry).load(own.model, version, keyring, keyring.verify_key())
+    package = _package(own, version)
     content = package.read(models.MODEL_FILE)
     loaded: Model = models.load(
         content, manifest=package.manifest, name=own.model, version=str(version),
@@ -184,7 +240,7 @@ def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherS
             "as the first model: leave it out of models"
         )
     made = FurtherService(own, model=loaded, **given)
-    made.size = len(content)
+    made.size, made.memory = len(content), memory.estimate(content)
     return made
 
 
@@ -199,7 +255,12 @@ def versions_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, str
 def report_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, dict[str, Any]]:
     """Return what the master is told of each once it is loaded, or isn't."""
     return {
-        name: {"version": each.version, "error": each.error, "bytes": each.size}
+        name: {
+            "version": each.version,
+            "error": each.error,
+            "bytes": each.size,
+            "memory_bytes": each.memory,
+        }
         for name, each in further.items()
     }
 

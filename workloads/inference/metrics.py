@@ -261,6 +261,8 @@ class Totals(Collector):
         self._running: dict[int, dict[str, tuple[_Of, dict[str, Any]]]] = {}
         self.further: dict[str, int | None] = {}
         """Further models, and which version of them is served; None: none can be."""
+        self.memory: dict[str, int] = {}
+        """Bytes that each model takes of all workers, as it is estimated."""
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -361,6 +363,14 @@ class Totals(Collector):
         for model, version in {**self.further, self.model: self.version}.items():
             served.add_metric((model,), version or NO_VERSION)
         yield served
+        memory = GaugeMetricFamily(
+            f"{PREFIX}_model_memory_bytes",
+            "About how much a model takes of all workers, estimated from its package.",
+            labels=("model",),
+        )  # fmt: skip
+        for model, bytes_ in self.memory.items():
+            memory.add_metric((model,), bytes_)
+        yield memory
         if self.more is not None:
             yield from self.more()
 

@@ -250,6 +250,9 @@ class Limits:
     header_timeout_seconds: float = 10
     idle_timeout_seconds: float = 75
     load_seconds: float = 300
+    models_memory_bytes: int | None = None
+    """That further models may take of all workers together, as their packages let estimate; None:
+    half of the machine's memory."""
     grpc_memory_bytes: int | None = None
     """Of data of each worker's gRPC process; None: a GiB, and four times what may be in flight."""
 
@@ -439,6 +442,7 @@ def _limits(section: Section) -> Limits:
             "idle_timeout_seconds", 0.1, 3600, known.idle_timeout_seconds
         ),
         load_seconds=section.seconds("load_seconds", 1, 7200, known.load_seconds),
+        models_memory_bytes=section.optional_bounded("models_memory_bytes"),
         grpc_memory_bytes=section.optional_bounded("grpc_memory_bytes"),
     )
     section.finish(tuple(Limits.__dataclass_fields__))
@@ -816,11 +820,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--shadow-alias", help=f"stands for that version; default: {ShadowSettings.alias}"
     )
     _add_experiment(command)
-    command.add_argument(
-        "--models", metavar="JSON",
-        help="further models by name, each with registry and keyring, and alias, max_rows and "
-        "max_body_bytes where they aren't as usual (default: none)",
-    )  # fmt: skip
+    _add_models(command)
     command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
@@ -829,6 +829,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--json", action="store_true", help="print it as one JSON object, and write nothing"
     )
+
+
+def _add_models(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--models", metavar="JSON",
+        help="further models by name, each with registry and keyring, and alias, max_rows and "
+        "max_body_bytes where they aren't as usual (default: none)",
+    )  # fmt: skip
+    command.add_argument(
+        "--models-memory-bytes", type=int,
+        help="that they may take of all workers; default: half of the machine's memory",
+    )  # fmt: skip
 
 
 def _add_experiment(command: argparse.ArgumentParser) -> None:
@@ -920,7 +932,12 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
             "load_seconds": options.load_seconds,
             **{
                 name: given
-                for name in ("max_inflight_bytes", "tokens_per_minute", "grpc_memory_bytes")
+                for name in (
+                    "max_inflight_bytes",
+                    "tokens_per_minute",
+                    "models_memory_bytes",
+                    "grpc_memory_bytes",
+                )
                 if (given := getattr(options, name)) is not None
             },
         },

@@ -122,6 +122,12 @@ class InferenceServiceArgs(SupervisedArgs):
     """Further models by their names in their registries. Each worker has all of them in memory,
     and they share its threads. One that can't be served is unavailable, with the reason in the
     index of models, and keeps no other from answering. Default: none."""
+    models_memory_bytes: NotRequired[
+        Annotated[Input[int] | None, bound("service", "models_memory_bytes")]
+    ]
+    """Bytes that further models may take of all workers together, as it is estimated from their
+    packages. One that there is no room for is unavailable, or stays at the version that serves.
+    Default: half of the machine's memory."""
     workers: NotRequired[Annotated[Input[int], bound("service", "workers"), Default(1)]]
     """Worker processes, each with the models."""
     threads: NotRequired[Annotated[Input[int], bound("service", "threads"), Default(1)]]

@@ -374,6 +374,8 @@ def configuration(
     }
     if (tokens := optional(inputs, "tokensPerMinute")) is not None:
         options["tokens-per-minute"] = tokens
+    if (memory := optional(inputs, "modelsMemoryBytes")) is not None:
+        options["models-memory-bytes"] = memory
     if further := mapping(inputs.get("models")):
         options["models"] = json.dumps({name: _further(each) for name, each in further.items()})
     if flag(inputs, "jobs"):

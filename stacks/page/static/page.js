@@ -24,7 +24,7 @@ for (const form of document.querySelectorAll("form[data-into]")) {
     try {
       const body = new URLSearchParams(new FormData(form));
       if (button?.name) body.append(button.name, button.value);
-      const answer = await fetch("/predict", { method: "POST", body, headers: { "X-Part": "1" } });
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "1" } });
       text = await answer.text();
     } catch {
       text = null;
@@ -50,7 +50,7 @@ if (live) {
     clearTimeout(waiting);
     if (document.hidden) return;
     try {
-      const answer = await fetch(`/live?version=${live.dataset.version}`, { headers: { "X-Part": "1" } });
+      const answer = await fetch(live.dataset.from, { headers: { "X-Part": "1" } });
       // Nobody's place on the page is taken away.
       if (answer.ok && !live.contains(document.activeElement)) replace(live, await answer.text());
     } catch {

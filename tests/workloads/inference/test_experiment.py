@@ -206,7 +206,16 @@ class Bench:
 
     def _event(self, name: str, **fields: Any) -> None:
         self.events.append(name)
+        self.figures: dict[str, Any] = fields
         json.dumps(fields)
+
+    def stands(self, worker: Worker | None = None) -> dict[str, Any]:
+        """What a worker is told; by default one that is gone at once."""
+        asks = worker or Worker()
+        told = self.experiment.stands(asks, "mlp", 1)
+        if worker is None:
+            self.experiment.gone(asks)
+        return told
 
     def follow(self, version: int | None = 2) -> Process | None:
         self.experiment.follow(self.of, 1, version)
@@ -229,7 +238,7 @@ def test_answers_go_back_to_who_asked(bench: Bench) -> None:
     assert workers[0].heard == [(1, "away")]
     process = bench.follow()
     assert process is not None
-    assert bench.experiment.stands == {"version": 2, "ready": True}
+    assert bench.stands() == {"version": 2, "ready": True}
     for worker in workers:
         bench.experiment.take(worker, _asked(9))
     answer = pack({"outcome": "answered"})
@@ -249,7 +258,7 @@ def test_who_waits_hears_when_the_process_is_gone_or_full(bench: Bench) -> None:
     assert worker.heard == [(2, "busy")]
     bench.experiment.ended(process)
     assert worker.heard == [(2, "busy"), (1, "away")]
-    assert bench.experiment.stands["ready"] is False
+    assert bench.stands()["ready"] is False
     bench.now += 2
     again = bench.follow()
     assert again is not process
@@ -273,14 +282,59 @@ def test_another_signature_is_refused_once(bench: Bench) -> None:
     # Another version is another chance.
     bench.signature = _SERVED
     bench.follow(3)
-    assert bench.experiment.stands == {"version": 3, "ready": True}
+    assert bench.stands() == {"version": 3, "ready": True}
     bench.follow(None)
     assert bench.experiment.facts() is None
-    assert bench.experiment.stands == {"version": None, "ready": False}
+    assert bench.stands() == {"version": None, "ready": False}
     assert bench.events == [
         "experiment.begun", "experiment.refused", "experiment.ended", "experiment.begun",
         "experiment.ended",
     ]  # fmt: skip
+
+
+def test_an_end_is_waited_for_by_all_who_knew(bench: Bench) -> None:
+    said, done = Worker(), Worker()
+    bench.follow()
+    for worker in (said, done):
+        assert bench.stands(worker) == {"version": 2, "ready": True}
+    process = bench.follow(None)
+    assert process is not None
+    # Workers hear of the end, and whom they passed on before is answered still.
+    bench.experiment.take(said, _asked(1))
+    assert bench.stands(said) == {"version": None, "ready": False}
+    bench.experiment.done(process, process.told[-1][:NUMBER_BYTES] + pack({"outcome": "answered"}))
+    assert said.heard == [(1, "answered")]
+    last = {"version": 2, "counted": {"requests": {"candidate": 3}}, "over": True}
+    bench.experiment.told(said, "mlp", 1, orjson.dumps(last))
+    bench.follow(None)
+    assert not process.killed
+    # One that is gone says nothing more.
+    bench.experiment.gone(done)
+    bench.follow(None)
+    assert process.killed
+    assert bench.events == ["experiment.begun", "experiment.ended"]
+    assert bench.figures["arms"]["candidate"]["requests"] == 3
+
+
+def test_a_worker_that_hangs_is_not_waited_for_without_end(bench: Bench) -> None:
+    process = bench.follow()
+    assert process is not None
+    bench.stands(Worker())
+    for seconds, killed in ((0, False), (60, False), (60, True)):
+        bench.now += seconds
+        bench.follow(None)
+        assert process.killed is killed
+    assert bench.experiment.facts() is None
+
+
+def test_an_end_that_is_taken_back_is_none(bench: Bench) -> None:
+    worker = Worker()
+    process = bench.follow()
+    assert process is not None
+    for version, told in ((2, 2), (3, None), (2, 2)):
+        assert bench.follow(version) is process
+        assert bench.stands(worker)["version"] == told
+    assert bench.events == ["experiment.begun"]
 
 
 _ARMS = st.sampled_from(["live", "candidate"])
@@ -294,15 +348,15 @@ def test_what_workers_count_adds_up(answers: list[tuple[Any, int, float]]) -> No
     made._pair = ("mlp", 1, 2)
     for start in range(0, len(answers), 3):
         part = answers[start : start + 3]
-        counts = Counts()
+        counts = Counts(2)
         for arm, status, seconds in part:
             counts.answered(arm, status, seconds)
             counts.fell_back("slow", "why")
-        told = orjson.dumps({"version": 2, "counted": counts.take()})
+        said: dict[str, Any] = {"version": 2, "counted": counts.take(), "over": False}
         assert counts.take() == {}
-        made.told("mlp", 1, told)
-        made.told("mlp", 1, orjson.dumps({"version": 3, "counted": {"outside": {"requests": 1}}}))
-        made.told("other", 1, told)
+        other = {"version": 3, "counted": {"outside": {"requests": 1}}}
+        for model, each in (("mlp", said), ("mlp", said | other), ("other", said)):
+            made.told(Worker(), model, 1, orjson.dumps(each))
     found = made._figures()
     for arm in ("live", "candidate"):
         mine = [each for each in answers if each[0] == arm]

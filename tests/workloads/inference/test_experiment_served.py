@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPSConnection
@@ -56,9 +58,15 @@ def classifying(content: bytes, run: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def served(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Server]:
     site = Site(tmp_path_factory.mktemp("experiment") / "site")
-    site.write(experiment={"key": "X-Customer", "share": SHARE, "name": NAME}, priorities=True)
+    wanted: dict[str, Any] = {"key": "X-Customer", "share": SHARE, "name": NAME}
+    if (workers := getattr(request, "param", 1)) > 1:
+        # However slow the machine, nobody is answered by another version than its own.
+        wanted["timeout_ms"] = 60_000
+    site.write(experiment=wanted, priorities=True, workers=workers)
     for content, run in ((models.mlp(), "one"), (turned(models.mlp()), "turned")):
         site.publish(content, promote=run == "one", fields=classifying(content, run))
     server = Server(site)
@@ -318,3 +326,100 @@ def test_what_both_versions_answer_is_theirs_and_so_are_labels(served: Server) -
     # They are none of the labels that drift of the version that serves is judged by.
     drift = call(connection, "GET", "/v2/models/mlp/drift", token=observe)[1]
     assert drift["labels"]["scored"] == expected["live"][0]
+
+
+class Customers:
+    """Clients that ask again and again, by connections old and new, and note what they met."""
+
+    def __init__(self, server: Server, names: list[str]) -> None:
+        self._server, self._token = server, server.site.token()
+        self._over = threading.Event()
+        self.met: dict[str, list[str]] = {each: [] for each in names}
+        """The versions that each met, in order."""
+        self.wrong: list[object] = []
+        self._threads = [
+            threading.Thread(target=self._ask, args=(names[start::3],)) for start in range(3)
+        ]
+        for each in self._threads:
+            each.start()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.met.values()))
+
+    def more(self, count: int) -> None:
+        """Wait for so many more answers."""
+        wanted, deadline = self.count + count, time.monotonic() + 60
+        while self.count < wanted and not self.wrong:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def _ask(self, names: list[str]) -> None:
+        try:
+            while not self._over.is_set():
+                connection = self._server.connect()
+                for each in names:
+                    status, version = asked(connection, self._token, each)
+                    if status != 200:
+                        self.wrong.append((status, version))
+                    self.met[each].append(version)
+                    # The machine's cores are for the servers.
+                    time.sleep(0.005)
+                connection.close()
+        except Exception as error:
+            self.wrong.append(error)
+
+    def end(self) -> None:
+        self._over.set()
+        for each in self._threads:
+            each.join(60)
+
+
+@pytest.mark.parametrize("served", [2], indirect=True)
+def test_with_two_workers_all_is_counted_whoever_answers(served: Server) -> None:
+    """Candidates begin, are stopped and promoted while requests run: none is lost, no customer
+    meets a version and then the one before again, and what is told at an end is all of it."""
+    site = served.site
+    names = [f"customer {number}" for number in range(9)]
+    theirs = [n for n in names if arm_of(NAME, n.encode(), SHARE / 100) == "candidate"]
+    assert 0 < len(theirs) < len(names)
+    customers, sure, first = Customers(served, names), [], {}
+    try:
+        for end in ("stop", "promote"):
+            site.store.promote("mlp", 2, "candidate")
+            experiment(served, lambda each: each["state"] == "ready")
+            customers.more(30)
+            before = customers.count
+            customers.more(60)
+            sure.append(customers.count - before)
+            if end == "stop":
+                site.store.withdraw("mlp", "candidate")
+            else:
+                site.store.promote("mlp", 2)
+                served.serving(2)
+            served.wait(lambda state: state["experiment"] is None, "there is an experiment")
+            customers.more(30)
+            if end == "stop":
+                first = {each: len(met) for each, met in customers.met.items()}
+    finally:
+        customers.end()
+    assert customers.wrong == []
+    assert served.stop() == 0
+    for each in names:
+        met = "".join(customers.met[each])
+        begun, ended = met[: first[each]], met[first[each] :]
+        assert re.fullmatch("1*2+1+" if each in theirs else "1+", begun), (each, met)
+        assert re.fullmatch("1*2+", ended), (each, met)
+    records = [json.loads(line) for line in (site.logs / "audit.jsonl").read_text().splitlines()]
+    ends = [each for each in records if each["event"] == "experiment.ended"]
+    by_candidate = [
+        each["arms"]["candidate"]["requests"] - sum(each["fallbacks"].values()) for each in ends
+    ]
+    assert by_candidate[0] == sum(
+        met[: first[each]].count("2") for each, met in customers.met.items()
+    )
+    lines = [json.loads(line) for line in (site.logs / "access.jsonl").read_text().splitlines()]
+    assert sum(by_candidate) == sum(line.get("version") == 2 for line in lines)
+    counted = [sum(arm["requests"] for arm in each["arms"].values()) for each in ends]
+    assert all(count >= known for count, known in zip(counted, sure, strict=True))
+    assert [each["outside"] for each in ends] == [0, 0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from weakref import WeakSet
 
 import orjson
 
@@ -42,19 +43,28 @@ class Given:
         by_key: whether its key decided that, and not its sender.
     """
 
-    __slots__ = ("arm", "by_key", "version")
+    __slots__ = ("__weakref__", "arm", "by_key", "counts", "version")
 
-    def __init__(self, arm: Arm, *, by_key: bool) -> None:
+    def __init__(self, arm: Arm, counts: Counts, *, by_key: bool) -> None:
         self.arm: Arm = arm
         self.by_key = by_key
+        self.counts = counts
+        """Of the experiment in which it was given."""
         self.version: str | None = None
         """The candidate's, where it answered."""
 
 
 class Counts:
-    """What came of an experiment since the last look, in a form that can be added up."""
+    """What came of an experiment since the last look, in a form that can be added up.
 
-    def __init__(self) -> None:
+    Args:
+        version: the candidate.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.under_way: WeakSet[Given] = WeakSet()
+        """Requests that are to be counted; of one whose client has gone, nothing is left."""
         self._found: dict[str, Any] = {}
 
     def add(self, name: str, of: str) -> None:
@@ -114,23 +124,38 @@ class ExperimentService(Service):
         self._is_ready = False
         self._name = ""
         self._breaker = Breaker()
-        self._counts = Counts()
+        self._counts: Counts | None = None
+        """Of the experiment that there is."""
+        self._ending: list[Counts] = []
+        """Of those before, whose last requests are under way, or were not told of."""
         self.answered: dict[str, int] = {}
         """Requests that the candidate answered since the last audit record, by caller."""
 
     def stands(self, version: int | None, *, ready: bool) -> None:
         """Take note of how the candidate is; None: there is no experiment now."""
         if version != self._candidate:
-            self.tell_counts()
+            if self._counts is not None:
+                self._ending.append(self._counts)
+            self._counts = Counts(version) if version is not None else None
             self._breaker = Breaker()
-        self._candidate, self._is_ready = version, ready
+            self._candidate = version
+            self.tell_counts()
+        self._is_ready = ready
         self._name = self.experiment.name or f"{self.model.name}/{version}"
 
     def tell_counts(self) -> None:
-        """Tell the master what was counted."""
-        counted = self._counts.take()
-        if counted:
-            self._tell(orjson.dumps({"version": self._candidate, "counted": counted}))
+        """Tell the master what was counted, and of what nothing more will be."""
+        for counts in self._ending:
+            self._tell_of(counts, is_over=not counts.under_way)
+        self._ending = [each for each in self._ending if each.under_way]
+        if self._counts is not None:
+            self._tell_of(self._counts, is_over=False)
+
+    def _tell_of(self, counts: Counts, *, is_over: bool) -> None:
+        counted = counts.take()
+        if counted or is_over:
+            told = {"version": counts.version, "counted": counted, "over": is_over}
+            self._tell(orjson.dumps(told))
 
     # -- requests --------------------------------------------------------------------------
 
@@ -149,7 +174,7 @@ class ExperimentService(Service):
         reason = self._why_not(exchange)
         if reason is None:
             return self._elsewhere(exchange, given)
-        self._counts.fell_back(reason)
+        given.counts.fell_back(reason)
         return self.infer(exchange)
 
     def _given(self, exchange: Exchange) -> Given | None:
@@ -167,14 +192,22 @@ class ExperimentService(Service):
                     400, f"the header {ARM.decode()} must be {' or '.join(ARMS)}; leave it out "
                     "to have the key decide",
                 )  # fmt: skip
-            return Given(arm, by_key=False) if self._candidate is not None else None
-        if self._candidate is None:
+            return self._one(arm, by_key=False)
+        if self._counts is None:
             return None
         value = headers.get(self._key)
         if not value or self._names_version(exchange.url):
             self._counts.add("outside", "requests")
             return None
-        return Given(arm_of(self._name, value, self.experiment.share / 100), by_key=True)
+        return self._one(arm_of(self._name, value, self.experiment.share / 100), by_key=True)
+
+    def _one(self, arm: Arm, *, by_key: bool) -> Given | None:
+        counts = self._counts
+        if counts is None:
+            return None
+        given = Given(arm, counts, by_key=by_key)
+        counts.under_way.add(given)
+        return given
 
     def _names_version(self, url: bytes) -> bool:
         """Whether a path asks for the version that serves by its number."""
@@ -216,7 +249,7 @@ class ExperimentService(Service):
             if reason == "answered":
                 given.version = str(head["version"])
                 return Answer.of_tensors(body, head["length"])
-        self._counts.fell_back(reason, why)
+        given.counts.fell_back(reason, why)
         answer = self.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer
 
@@ -235,7 +268,8 @@ class ExperimentService(Service):
         now = super().finished(exchange, client, status, sent)
         exchange.log = log
         if given.by_key:
-            self._counts.answered(given.arm, status, max(0.0, now - exchange.started))
+            given.counts.answered(given.arm, status, max(0.0, now - exchange.started))
         else:
-            self._counts.add("chosen", given.arm)
+            given.counts.add("chosen", given.arm)
+        given.counts.under_way.discard(given)
         return now

@@ -23,7 +23,12 @@ from falaj.workloads.inference.experiment.runs import NUMBER_BYTES
 from falaj.workloads.inference.experiment.service import REASONS
 from falaj.workloads.inference.metrics import BOUNDS, add, cumulated
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.process.companion import Companion, Means, Process
+from falaj.workloads.inference.process.companion import (
+    STALL_SECONDS,
+    Companion,
+    Means,
+    Process,
+)
 from falaj.workloads.inference.rpc.calls import pack
 from falaj.workloads.inference.settings import Settings
 
@@ -55,10 +60,23 @@ class Experiment(Companion):
         self._waiting_bytes = 0
         self.labels: ArmLabels | None = None
         """What labels say of both versions; None: nobody watches them."""
+        self._labelled: dict[str, dict[str, Any]] = {}
+        """What they said at last, of an experiment that ends."""
+        self._knowing: set[Asker] = set()
+        """Workers that were told of the candidate, and haven't said that they are done with it."""
+        self._ends: float | None = None
+        """Since when its end is waited for; None: it isn't."""
+        self._ends_before: float | None = None
+        """Likewise at the look before."""
 
     def is_wanted(self, settings: Settings) -> bool:
         """Tell whether a service's settings ask for an experiment."""
         return settings.experiment is not None
+
+    def follow(self, settings: Settings, served: int, version: int | None) -> None:
+        """As `Companion.follow`; an end that is taken back while it is waited for is none."""
+        self._ends_before, self._ends = self._ends, None
+        super().follow(settings, served, version)
 
     def heard(self, process: Process, kind: int, payload: bytes) -> None:
         """Take an answer, or what the process counts."""
@@ -78,6 +96,8 @@ class Experiment(Companion):
         """
         pair, process = self._pair, self._process
         if live is None or pair is None or live.version != pair[1]:
+            if self.labels is not None:
+                self._labelled = self.labels.figures()
             self.labels = None
         elif process is not None and self.is_ready and (
             self.labels is None or self.labels.live is not live
@@ -90,11 +110,29 @@ class Experiment(Companion):
 
     # -- requests ----------------------------------------------------------------------------
 
-    @property
-    def stands(self) -> dict[str, Any]:
-        """What workers are told."""
-        version = self._pair[2] if self._pair is not None else None
-        return {"version": version, "ready": self.is_ready}
+    def stands(self, worker: Asker, model: str, version: int) -> dict[str, Any]:
+        """Return what a worker is to be told, which serves this version of a model.
+
+        Of an experiment that ends, workers hear at once that there is none. Its process goes on
+        until they have said that all requests of it are answered and counted, or are gone: else
+        requests under way would be lost to it, and their counts to everybody.
+        """
+        pair = self._pair
+        if pair is None or self._ends is not None or pair[:2] != (model, version):
+            return {"version": None, "ready": False}
+        self._knowing.add(worker)
+        return {"version": pair[2], "ready": self.is_ready}
+
+    def gone(self, worker: Asker) -> None:
+        """Wait no longer for a worker."""
+        self._knowing.discard(worker)
+
+    def _may_end(self) -> bool:
+        now = self._means.clock()
+        self._ends = now if self._ends_before is None else self._ends_before
+        # One that hangs says nothing, as long as it is waited for.
+        longest = STALL_SECONDS + (self._settings.limits.drain_seconds if self._settings else 0)
+        return not self._knowing or now - self._ends > longest
 
     def take(self, worker: Asker, payload: bytes) -> None:
         """Have the process answer what a worker passes on."""
@@ -137,13 +175,16 @@ class Experiment(Companion):
 
     def _forget(self) -> None:
         super()._forget()
-        self.labels = None
+        self.labels, self._labelled = None, {}
+        self._knowing, self._ends = set(), None
 
-    def told(self, model: str, served: int, payload: bytes) -> None:
-        """Take what a worker of this model and version counted."""
+    def told(self, worker: Asker, model: str, served: int, payload: bytes) -> None:
+        """Take what a worker counted that serves this version of a model."""
         found = orjson.loads(payload)
         if self._pair != (model, served, found["version"]):
             return
+        if found["over"]:
+            self.gone(worker)
         counted = found["counted"]
         self._why |= counted.pop("why", {})
         add(self._counts, counted)
@@ -152,7 +193,7 @@ class Experiment(Companion):
         return self._counts.get(name, {})
 
     def _figures(self) -> dict[str, Any]:
-        labelled = self.labels.figures() if self.labels is not None else {}
+        labelled = self.labels.figures() if self.labels is not None else self._labelled
         return {
             "arms": {arm: self._arm(arm) | labelled.get(arm, {}) for arm in ARMS},
             "fallbacks": {each: self._of("fallbacks").get(each, 0) for each in REASONS},

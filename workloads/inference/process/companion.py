@@ -109,6 +109,10 @@ class Companion(ABC):
     def _figures(self) -> dict[str, Any]:
         """Return what came of it until now."""
 
+    def _may_end(self) -> bool:
+        """Whether nobody uses it any more; asked while it is to be another one, or none."""
+        return True
+
     def _forget(self) -> None:
         """Begin to count anew."""
         self._counts, self._why = {}, {}
@@ -133,7 +137,10 @@ class Companion(ABC):
             pair = (settings.model, served, version)
         now = self._means.clock()
         if pair != self._pair:
-            self._change(pair)
+            if self._may_end():
+                self._change(pair)
+            else:
+                pair = self._pair
         changed = self._settings is not None and self._settings.digest != settings.digest
         if changed:
             # Its limits may be others, and with them what was refused.

@@ -12,7 +12,8 @@ from falaj.workloads.inference.process.pointer import Pointer
 from falaj.workloads.inference.settings import FurtherSettings, Settings, of_further
 
 Report = Mapping[str, Mapping[str, Any]]
-"""What a worker says of each: version, error and bytes (`falaj.workloads.inference.further`)."""
+"""What a worker says of each: version, error, bytes and memory
+(`falaj.workloads.inference.further`)."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class FurtherModels:
         }
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Return what is true of each that is served: version, state, why, and its bytes."""
+        """Return what is true of each that is served: version, state, why, the bytes of its graph
+        and those that it takes of each worker."""
         found: dict[str, dict[str, Any]] = {}
         for name, (own, report) in self._served.items():
             asked = self._asked.get(name)
@@ -103,6 +105,7 @@ class FurtherModels:
                 "error": error,
                 "registry": str(own.registry),
                 "bytes": report["bytes"],
+                "memory_bytes": report["memory_bytes"],
             }
         return found
 
@@ -112,5 +115,10 @@ def _of_all(name: str, reports: list[Report]) -> Mapping[str, Any]:
     every = [report[name] for report in reports if name in report]
     failed = [each for each in every if each["version"] is None]
     if not every:
-        return {"version": None, "error": "no worker says anything of it", "bytes": 0}
+        return {
+            "version": None,
+            "error": "no worker says anything of it",
+            "bytes": 0,
+            "memory_bytes": 0,
+        }
     return failed[0] if failed else every[0]

@@ -52,6 +52,8 @@ class WorkerHandle:
         """What its requests and answers are."""
         self.further: Mapping[str, Mapping[str, Any]] = {}
         """What became of each further model in it."""
+        self.memory = 0
+        """Bytes that its first model takes, as it is estimated."""
         self.share = 0.0
         """Of its answered requests, that it was told to copy."""
         self.stands: dict[str, Any] = {}
@@ -120,6 +122,7 @@ class WorkerHandle:
             report = orjson.loads(payload)
             self.manifest, self.engine = report["manifest"], report["engine"]
             self.signature, self.further = report["signature"], report["further"]
+            self.memory = report["memory"]
             self._set("ready")
         elif kind == channel.ACCEPTING:
             self._set("serving")
@@ -193,3 +196,5 @@ class Generation:
     """What their requests and answers are."""
     further: Mapping[str, Asked] = field(default_factory=dict[str, Asked])
     """Which versions of further models they are to have."""
+    memory: int = 0
+    """Bytes that the first model takes of each, as it is estimated."""

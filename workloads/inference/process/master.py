@@ -38,6 +38,7 @@ from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.store import Jobs, clear
 from falaj.workloads.inference.metrics import Totals
+from falaj.workloads.inference.models.memory import room_of
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.further import Asked, FurtherModels
 from falaj.workloads.inference.process.handles import Generation, WorkerHandle
@@ -70,7 +71,9 @@ class StateFile:
         numbers: Mapping[str, int],
         shadow: Mapping[str, Any] | None,
         experiment: Mapping[str, Any] | None,
+        memory_bytes: int,
         models: Mapping[str, Any],
+        models_room_bytes: int | None,
         models_numbers: Mapping[str, Any],
     ) -> None:
         """Write the state, unless nothing in it has changed."""
@@ -85,7 +88,9 @@ class StateFile:
             "aliases_numbers": dict(numbers),
             "shadow": shadow,
             "experiment": experiment,
+            "memory_bytes": memory_bytes,
             "models": models,
+            "models_room_bytes": models_room_bytes,
             "models_numbers": models_numbers,
         }
         if facts == self._written:
@@ -255,6 +260,8 @@ class Master:
             self._logs.event("version refused", version=version, reason=problem)
             raise InferenceError(problem)
         self._switch(generation)
+        # Before they accept, the workers hear of a second version.
+        self._wake.set()
 
     def _was_killed(self) -> bool:
         """Tell whether a master before this one left its state as if it were serving."""
@@ -272,7 +279,6 @@ class Master:
 
     async def _stop(self) -> None:
         self._status = "draining"
-        self._second.close()
         self._end_outage()
         self._write_state()
         current = self._current
@@ -283,6 +289,8 @@ class Master:
         seconds = self.settings.limits.drain_seconds
         self._draining = workers
         await asyncio.gather(*(worker.drain(seconds, leaving=True) for worker in workers))
+        # Until then a candidate answers its requests, and what workers counted of it comes in.
+        self._second.close()
         if self._jobs is not None:
             await self._jobs.close()
         await self._keep_drift()
@@ -399,6 +407,7 @@ class Master:
             else:
                 generation.workers = workers
                 generation.signature = workers[0].signature
+                generation.memory = workers[0].memory
         self._starting = []
         if generation.workers and not self._leaving:
             return None
@@ -528,6 +537,12 @@ class Master:
         """Tell of further models that can be asked now, or can't, and why."""
         facts = self._further.facts()
         self._totals.further = {name: each["version"] for name, each in facts.items()}
+        if (current := self._current) is not None:
+            workers, own = current.settings.workers, {self.settings.model: current.memory}
+            of_further = {name: each["memory_bytes"] for name, each in facts.items()}
+            self._totals.memory = {
+                name: workers * bytes_ for name, bytes_ in {**of_further, **own}.items()
+            }
         told = {name: (each["version"], each["error"]) for name, each in facts.items()}
         for name, (version, error) in told.items():
             if self._told_further.get(name) == (version, error):
@@ -592,6 +607,7 @@ class Master:
 
     def _ended(self, worker: WorkerHandle) -> None:
         self._totals.ended(worker.pid)
+        self._second.gone(worker)
         if self._jobs is not None:
             asked = self._leaving or worker in self._draining
             self._jobs.gone(worker, asked=asked)
@@ -625,6 +641,7 @@ class Master:
             if ready:
                 self._end_outage()
                 generation.workers.append(worker)
+                self._second.tell(worker)
                 worker.accept()
                 await worker.reach("serving", "draining", seconds=ACCEPT_SECONDS)
                 self._lament(None)
@@ -656,7 +673,9 @@ class Master:
             error=self._broken or self._refused,
             numbers=self._pointer.numbers,
             **self._second.facts(),
+            memory_bytes=current.memory if current is not None else 0,
             models=self._further.facts(),
+            models_room_bytes=room_of(self.settings) if self.settings.models else None,
             models_numbers=self._further.numbers,
         )
 

@@ -123,16 +123,25 @@ class SecondVersions:
         for each in (self._shadow, self._experiment):
             each.follow(served.settings, served.version, version)
         self._experiment.watch(labels, memory)
-        share, stands = self._shadow.share, self._experiment.stands
         for worker in served.workers:
-            if worker.state != "serving":
-                continue
-            if worker.share != share:
-                worker.share = share
-                worker.tell(channel.SHADOW_SHARE, orjson.dumps(share))
-            if worker.stands != stands:
-                worker.stands = stands
-                worker.tell(channel.EXPERIMENT_STANDS, orjson.dumps(stands))
+            # Who is about to accept is told before: of two workers, none may know less.
+            if worker.state in ("ready", "serving"):
+                self.tell(worker)
+
+    def tell(self, worker: WorkerHandle) -> None:
+        """Tell a worker how both are, where it doesn't know."""
+        share = self._shadow.share
+        if worker.share != share:
+            worker.share = share
+            worker.tell(channel.SHADOW_SHARE, orjson.dumps(share))
+        stands = self._experiment.stands(worker, worker.model, worker.version)
+        if worker.stands != stands:
+            worker.stands = stands
+            worker.tell(channel.EXPERIMENT_STANDS, orjson.dumps(stands))
+
+    def gone(self, worker: WorkerHandle) -> None:
+        """Wait for nothing of a worker that has ended."""
+        self._experiment.gone(worker)
 
     def take(self, worker: WorkerHandle, kind: int, payload: bytes) -> bool:
         """Take what a worker says of a second version, and tell whether it was that."""
@@ -144,7 +153,7 @@ class SecondVersions:
             case channel.EXPERIMENT_ASK:
                 self._experiment.take(worker, payload)
             case channel.EXPERIMENT_COUNTED:
-                self._experiment.told(worker.model, worker.version, payload)
+                self._experiment.told(worker, worker.model, worker.version, payload)
             case _:
                 return False
         return True

@@ -42,7 +42,7 @@ from falaj.workloads.inference.jobs.runs import JobRuns
 from falaj.workloads.inference.jobs.store import Bodies
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.language.generation import Language
-from falaj.workloads.inference.models import batching, engine_by_rows, model
+from falaj.workloads.inference.models import batching, engine_by_rows, memory, model
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.models.remote import (
     Overflow,
@@ -97,6 +97,8 @@ class Backends:
     language: Language | None
     upstream: Remote | None
     overflow: Overflow | None
+    memory: int
+    """Bytes that the model takes of this process, as it is estimated."""
 
 
 def backends_of(configuration: Settings, package: Package) -> Backends:
@@ -119,7 +121,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
             timeout_seconds=upstream.timeout_seconds,
             connections=upstream.connections,
         )
-        return Backends(RelayedModel(schema), None, remote, None)
+        return Backends(RelayedModel(schema), None, remote, None, 0)
     content = package.read(model.MODEL_FILE)
     given: dict[str, Any] = {
         "name": name, "version": version, "threads": configuration.threads, "limits": limits,
@@ -129,9 +131,9 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
     if configuration.batching:
         loaded = engine_by_rows.fastest(loaded, content, package.manifest, **given)
     known = language.read(package.manifest, loaded.schema, content, loaded.cache)
-    overflow = configuration.overflow
+    overflow, bytes_ = configuration.overflow, memory.estimate(content)
     if overflow is None:
-        return Backends(loaded, known, None, None)
+        return Backends(loaded, known, None, None, bytes_)
     there = Remote(
         overflow.url,
         schema_of(name, str(overflow.version), package.manifest, limits),
@@ -139,7 +141,7 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
         connections=overflow.connections,
         context=client_context(configuration.tls),
     )
-    return Backends(loaded, known, None, Overflow(there, overflow.above_seconds))
+    return Backends(loaded, known, None, Overflow(there, overflow.above_seconds), bytes_)
 
 
 async def watch_runtime(service: Service) -> None:
@@ -193,6 +195,7 @@ class Worker:
         self._shadow: ShadowRuns | None = None
         self._candidate: CandidateRuns | None = None
         self._signature: dict[str, Any] = {}
+        self._memory = 0
         self._further: dict[str, FurtherService | Absent] = {}
         self._accepting: Listener | None = None
         # Questions to the master, by number.
@@ -231,7 +234,8 @@ class Worker:
         engine = str(service.model.engine) if isinstance(service.model, Model) else None
         ready = {
             "pid": os.getpid(), "manifest": self._manifest, "engine": engine,
-            "signature": self._signature, "further": further.report_of(self._further),
+            "signature": self._signature, "memory": self._memory,
+            "further": further.report_of(self._further),
         }  # fmt: skip
         self._channel.send(channel.READY, orjson.dumps(ready))
         timers = [
@@ -298,6 +302,7 @@ class Worker:
                 f"version {version} of {configuration.model} is a language model, whose texts an "
                 "experiment doesn't give to versions: leave experiment out of the settings"
             )
+        self._memory = backends.memory
         self._signature = {
             **backends.model.schema.metadata(), "classes": package.manifest.get("classes"),
         }  # fmt: skip
