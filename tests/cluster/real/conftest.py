@@ -24,6 +24,7 @@ from tests.cluster.real.platform import (
 )
 from tests.cluster.real.realm import Realm, realm_with, wait_for
 from tests.cluster.real.team import (
+    AUDIT,
     SERVING,
     TEAM,
     TRAINING,
@@ -104,8 +105,35 @@ def dataset(platform: Platform, ring: Path) -> str:
     bring = documents.commands("real")[2]
     assert "real-workloads" in platform.machine.run(bring)
     assert ring.is_dir()
+    _watched(platform)
     [job] = platform.read(TEAM)["falaj:trainingJobs"].values()
     return str(job["dataset"])
+
+
+def _watched(platform: Platform) -> None:
+    """Have somebody look at what the service's replicas say of drift, and judge its canaries."""
+    platform.plane.apply([
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": AUDIT, "namespace": SERVING},
+            "spec": {
+                "accessModes": ["ReadWriteMany"], "storageClassName": "falaj-files",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+    ])  # fmt: skip
+    config = platform.read(TEAM)
+    [service] = config["falaj:inferenceServices"].values()
+    [job] = config["falaj:trainingJobs"].values()
+    service |= {
+        "auditClaim": AUDIT, "drift": {"windowRows": 200},
+        "watch": {"steps": ["tell"], "intervalSeconds": 2},
+    }  # fmt: skip
+    access = {
+        key: job["publish"][key] for key in ("keySecret", "registryCidrs", "registryAuthority")
+    }
+    service["canary"]["judge"] = {**access, "windowMinutes": 1, "leastRequests": 100}
+    platform.write(TEAM, config)
 
 
 @pytest.fixture(scope="package")

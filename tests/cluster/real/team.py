@@ -17,6 +17,8 @@ from tests.cluster.real.platform import (
 from tests.cluster.real.realm import probe, wait_for
 
 TRAINING, SERVING, OTHERS = "acme-training", "acme-serving", "bank-serving"
+AUDIT: Final = "audit"
+"""The claim with the service's audit logs, and with what its watch remembers."""
 ISSUER: Final = "https://login.example.ae"
 EPOCHS: Final = 60
 """Of the stack that ships."""
@@ -174,6 +176,34 @@ def ask():
         return [0, repr(error)]
 """
 ONCE = "print(json.dumps(ask()))"
+#: Black pictures only, window after window: several have to differ.
+DRIFTING = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+inputs[0] |= {"shape": [50, 1, 8, 8], "data": [0.0] * 64 * 50}
+while True:
+    print(json.dumps(ask()))
+    time.sleep(0.2)
+"""
+#: Version 1 gets what it can answer, and version 2 what it can't; each has a service of its own.
+OF_EACH_VERSION = """
+import http.client
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+def ask(version, body):
+    host = "digits.acme-serving.svc"
+    made = http.client.HTTPSConnection(host, 8443, timeout=5, context=context)
+    plain = socket.create_connection((f"digits-v{version}.acme-serving.svc", 8443), 5)
+    made.sock = context.wrap_socket(plain, server_hostname=host)
+    made.request("POST", "/v2/models/digits/infer", body, headers)
+    status = made.getresponse().status
+    made.close()
+    return status
+while True:
+    try:
+        print(json.dumps([ask(1, json.dumps({"inputs": inputs})), ask(2, "{}")]))
+    except OSError as error:
+        print(error)
+    time.sleep(0.02)
+"""
 ALWAYS = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 while True:

@@ -7,6 +7,7 @@ beside the control plane.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,9 +19,12 @@ from tests.cluster.real.platform import STACK, Platform, token
 from tests.cluster.real.realm import wait_for
 from tests.cluster.real.team import (
     ALWAYS,
+    AUDIT,
+    DRIFTING,
     EPOCHS,
     ISSUER,
     MODEL,
+    OF_EACH_VERSION,
     ONCE,
     OTHERS,
     SERVING,
@@ -140,15 +144,79 @@ def test_who_may_call_gets_answers_and_nobody_else(
     assert "refused" in said or "timed out" in said
 
 
-def test_another_version_takes_over_without_a_failed_request(
-    platform: Platform, ring: Path, served: dict[str, Any], swept: dict[str, Any]
+def of_serving(platform: Platform, component: str) -> list[str]:
+    """Names of the pods beside the service's replicas that are there for something."""
+    return [
+        each["metadata"]["name"]
+        for each in platform.plane.objects.list("v1", "Pod", SERVING)
+        if each["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component
+    ]
+
+
+def test_a_pod_beside_the_service_tells_that_what_is_asked_has_drifted(
+    platform: Platform, ring: Path, served: dict[str, Any]
 ) -> None:
-    """What the best trial of a sweep tried is what the other version was trained with."""
-    caller(platform, "always", SERVING, valid(platform, ring), ALWAYS)
-    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered")
+    [watch] = of_serving(platform, "watch")
+    platform.realm.wait_ready(watch, namespace=SERVING)
+    caller(platform, "drifting", SERVING, valid(platform, ring), DRIFTING)
+
+    def told_of() -> list[list[str]]:
+        lines = platform.realm.log(watch, SERVING).splitlines()
+        events = [json.loads(each) for each in lines if each.startswith("{")]
+        return [each["drifted"] for each in events if each["event"] == "drift"]
+
+    try:
+        wait_for(told_of, "the watch tells of it")
+    except TimeoutError as error:
+        said = platform.realm.log(watch, SERVING)
+        raise AssertionError(f"{error}\n{said}\n{platform.realm.events(SERVING)}") from error
+    assert {"input image: mean", "answers"} < set(told_of()[0])
+    asked = answers(platform, "drifting", SERVING)
+    platform.realm.api.delete_namespaced_pod("drifting", SERVING, grace_period_seconds=0)
+    assert [status for status, _ in asked] == [200] * len(asked)
+    kept = volume(platform, AUDIT, SERVING) / MODEL / "watch" / "own"
+    assert (kept / "signal.json").is_file()
+
+
+@pytest.fixture(scope="module")
+def candidate(platform: Platform, served: dict[str, Any], swept: dict[str, Any]) -> int:
+    """A version of what the best trial of a sweep tried, which nobody serves yet."""
     training(platform, 12, "digits-again", swept["best"]["arguments"])
     assert delivered(platform, 2)["created"]
-    promote(platform, ring, 2)
+    return 2
+
+
+@pytest.fixture(scope="module")
+def tried(platform: Platform, ring: Path, candidate: int) -> int:
+    """The next `up`, whatever it is for, tries the candidate; somebody calls all the while."""
+    caller(platform, "always", SERVING, valid(platform, ring), ALWAYS)
+    wait_for(lambda: answers(platform, "always", SERVING), "the first is answered")
+    training(platform, 1, "digits-hasty", leastAccuracy=0.99)
+    return candidate
+
+
+def test_a_judge_withdraws_a_canary_whose_requests_fail(
+    platform: Platform, ring: Path, tried: int
+) -> None:
+    """No gateway gives requests out here: the test calls each version's own service."""
+    caller(platform, "failing", SERVING, valid(platform, ring), OF_EACH_VERSION)
+    [judge] = of_serving(platform, "judge")
+    try:
+        ended(platform, judge, SERVING)
+    finally:
+        platform.realm.api.delete_namespaced_pod("failing", SERVING, grace_period_seconds=0)
+    said = json.loads(platform.realm.log(judge, SERVING).splitlines()[-1])
+    assert (said["verdict"], said["alias"], said["version"]) == ("withdrawn", "candidate", 1)
+    assert said["why"].startswith("missed errors")
+    words = ("--stack", STACK, "--json", "--verify-key", str(ring / "signing.pub.pem"))
+    listed = told(platform.falaj("models", "aliases", platform.registry, MODEL, *words))
+    assert [each["version"] for each in listed["aliases"] if each["alias"] == "candidate"] == [1]
+
+
+def test_another_version_takes_over_without_a_failed_request(
+    platform: Platform, ring: Path, tried: int
+) -> None:
+    promote(platform, ring, tried)
     wait_for(lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers")
     time.sleep(3)
     told = answers(platform, "always", SERVING)
@@ -159,10 +227,8 @@ def test_another_version_takes_over_without_a_failed_request(
 
 
 def test_a_model_that_does_not_pass_the_gate_is_not_delivered(
-    platform: Platform, served: dict[str, Any]
+    platform: Platform, tried: int
 ) -> None:
-    training(platform, 1, "digits-hasty", leastAccuracy=0.99)
-
     def failed() -> str:
         for pod in of_publication(platform):
             if pod["status"].get("phase") == "Failed":

@@ -6,12 +6,14 @@ third_party/HTTPRequest, of Horovod 0.28.1. Connections carry a plain all-reduce
 
     python gloo_program.py RESULT [--steps N] [--pause SECONDS] [--fail RANK:STEP:STATUS]
                            [--linger SECONDS] [--checkpoint FILE] [--rounds N] [--child FILE]
+                           [--until FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -129,6 +131,7 @@ def main() -> int:
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--child", type=Path)
+    parser.add_argument("--until", type=Path, help="goes on learning until the file is there")
     options = parser.parse_args()
     asked: list[int] = []
     if options.checkpoint:
@@ -149,7 +152,11 @@ def main() -> int:
 def train(ring: Ring, options: argparse.Namespace, asked: list[int]) -> int:
     rank, at, status = (int(each) for each in options.fail.split(":"))
     weight = 0.0
-    for step in range(options.steps):
+    for step in itertools.count():
+        # All see the file in the same step, or some would go and leave the others waiting.
+        waiting = options.until is not None and not options.until.exists()
+        if ring.sum(float(step < options.steps or waiting)) == 0:
+            break
         if rank == ring.rank and step == at:
             if status < 0:
                 os.kill(os.getpid(), -status)
