@@ -60,10 +60,11 @@ class Site:
         self.pki.issue("scraper", "prometheus", ExtendedKeyUsageOID.CLIENT_AUTH)
         store = Store(root / "registry")
         content = content or models.heavy()
+        told = fields or models.fields(content, "run")
         for number in range(1, 8):
             published = store.publish(
                 MODEL, {"model.onnx": content},
-                fields or models.fields(content, f"run-{number}"), self.keyring,
+                told | {"lineage": {**told["lineage"], "run": f"run-{number}"}}, self.keyring,
             )  # fmt: skip
         assert published.version == 7
         self.package = published.path
