@@ -6,6 +6,7 @@ An inference runs on the event loop, in a thread, in a runtime beside, or on the
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,9 +32,11 @@ from falaj.workloads.inference.errors import RequestError, retry_after
 from falaj.workloads.inference.language import chats, completions
 from falaj.workloads.inference.language.cache import Room
 from falaj.workloads.inference.language.completions import Completion
-from falaj.workloads.inference.language.generation import Language
+from falaj.workloads.inference.language.engine import Engine
+from falaj.workloads.inference.language.generation import Language, Sampling, Text
 from falaj.workloads.inference.language.prefixes import Begun, Left, Prefixes
 from falaj.workloads.inference.language.quota import TokenQuota
+from falaj.workloads.inference.language.relayed import Relayed
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.models.batching import Batcher, Member, Plan
 from falaj.workloads.inference.models.model import Model
@@ -73,6 +76,7 @@ class Runs:
         upstream: runs the model instead, beside; None: the pool does.
         overflow: where requests go that would wait too long; None: nowhere.
         batching: how many rows run together; None: no requests do.
+        engine: generates texts instead, beside; None: the pool does.
     """
 
     def __init__(
@@ -84,8 +88,10 @@ class Runs:
         upstream: Remote | None,
         overflow: Overflow | None,
         batching: Plan | None,
+        engine: Engine | None = None,
     ) -> None:
         self.upstream = upstream
+        self.engine = engine
         self.overflow = overflow
         self.waiting = 0
         self._texts = 0
@@ -114,10 +120,10 @@ class Runs:
             )  # fmt: skip
 
     @property
-    def remotes(self) -> list[Remote]:
+    def remotes(self) -> list[Remote | Engine]:
         """Every server that is called."""
         overflow = self.overflow.remote if self.overflow is not None else None
-        return [each for each in (self.upstream, overflow) if each is not None]
+        return [each for each in (self.upstream, overflow, self.engine) if each is not None]
 
     def start(self, exchange: Exchange, inference: Inference) -> Awaitable[Answer]:
         """Take an inference over.
@@ -125,6 +131,10 @@ class Runs:
         Raises:
             RequestError: 503, too many wait already, and no other tier takes it.
         """
+        if self.engine is not None:
+            raise RequestError(
+                404, "the model's engine goes on with texts alone: ask /v1/completions"
+            )
         if self.upstream is not None:
             self._admit()
             return self._relay(self.upstream, exchange, inference)
@@ -232,7 +242,8 @@ class Runs:
         Raises:
             RequestError: 503, there is none, or there aren't so many.
         """
-        if self._texts >= self._threads * TEXTS_PER_THREAD:
+        most = self._threads * TEXTS_PER_THREAD
+        if self._texts >= (most if self.engine is None else self.engine.connections):
             raise RequestError(
                 503,
                 f"texts of {self._texts} requests are being generated already; try again",
@@ -503,6 +514,7 @@ class Service:
         watched: Watched | None = None,
         batching: Plan | None = None,
         language: Language | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.settings = settings
         self.batching = batching
@@ -541,14 +553,18 @@ class Service:
         self.callers: list[Identity] = []
         self.denials: dict[tuple[str, str, int], int] = {}
         self.failed_handshakes: dict[str, int] = {}
+        #: Why the engine gave no answer since the last flush, for the audit record.
+        self.engine_failures: dict[str, int] = {}
+        # What tells callers apart for the engine, which can't know it from another start's.
+        self._salt = secrets.token_bytes(32)
         self.schema.takes_priority = settings.priorities
         self.schema.takes_timeout = batching is not None and batching.rows > 0
         self.runs = Runs(
             self, pool=pool, threads=threads, upstream=upstream, overflow=overflow,
-            batching=batching,
+            batching=batching, engine=engine,
         )  # fmt: skip
         # A runtime beside has to say so first.
-        self.runtime_ready = upstream is None
+        self.runtime_ready = self._runs_here
         self._metrics = metrics
         self._statistics = statistics or self._own_statistics
         #: What answers by asking the master, by route.
@@ -738,7 +754,7 @@ class Service:
 
     @property
     def _runs_here(self) -> bool:
-        return self.runs.upstream is None
+        return self.runs.upstream is None and self.runs.engine is None
 
     @property
     def _offered(self) -> dict[str, http.Route]:
@@ -748,6 +764,8 @@ class Service:
             off += OF_LANGUAGE
         elif self.language.template is None:
             off += (http.CHATS,)
+        if self.runs.engine is not None:
+            off += (http.INFER,)
         places = self.router.places.items()
         return {path: route for path, route in places if route.name not in off}
 
@@ -836,6 +854,12 @@ class Service:
                 400, "stream: HTTP/1.0 knows none; leave it out, or ask by HTTP/1.1",
                 field="stream",
             )  # fmt: skip
+        engine = self.runs.engine
+        if engine is not None and any(each.echoed for each in asked.begun):
+            raise RequestError(
+                400, "logprobs: the model's engine tells none of prompts: leave echo out, or "
+                "logprobs", field="logprobs",
+            )  # fmt: skip
         caller = exchange.identity.subject if exchange.identity is not None else ""
         self.quota.take(caller, asked.most_tokens)
         settle = partial(self.quota.settle, caller, asked.most_tokens)
@@ -843,7 +867,7 @@ class Service:
             completion = (chats.ChatCompletion if is_chat else Completion)(
                 asked, exchange, language=language, name=model.name, version=model.version,
                 run=self.run, steps=self.runs, counters=self.counters, log=log_part(exchange),
-                settle=settle,
+                settle=settle, make=None if engine is None else partial(self._relayed, engine),
             )  # fmt: skip
         except RequestError:
             settle(0)
@@ -851,6 +875,24 @@ class Service:
         # What is needed of it is read.
         self.bodies.release(exchange)
         return completion
+
+    def _relayed(
+        self,
+        engine: Engine,
+        texts: Sequence[Text],
+        sampling: Sampling,
+        logprobs: int | None,
+        whose: bytes,
+    ) -> Relayed:
+        # What is kept for nobody's next turn is found by none.
+        salt = whose if self.limits.keep_seconds else secrets.token_bytes(32)
+        return Relayed(
+            engine, self._require_language(), texts, sampling, logprobs, salt=self._salt + salt,
+            failed=self._count_engine_failure,
+        )  # fmt: skip
+
+    def _count_engine_failure(self, reason: str) -> None:
+        self.engine_failures[reason] = self.engine_failures.get(reason, 0) + 1
 
     async def _cards(self, exchange: Exchange) -> Answer:
         self._require_language()

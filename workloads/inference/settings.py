@@ -20,6 +20,7 @@ import orjson
 
 from falaj.workloads.bounds import (
     CHOICES,
+    DATASET,
     DRIFT,
     EXPERIMENT,
     EXPERIMENT_TAKEN,
@@ -95,9 +96,9 @@ class Section:
             raise self.error(key, value, f"{kind} from {bound.description}")
         return cast("float", value)
 
-    def optional_bounded(self, key: str) -> int | None:
+    def optional_bounded(self, key: str, bounds: Mapping[str, Bound] = SERVICE) -> int | None:
         """As `bounded`, a whole number; None where there is no such key."""
-        return int(self.bounded(key, 0)) if key in self.values else None
+        return int(self.bounded(key, 0, bounds)) if key in self.values else None
 
     def seconds(self, key: str, low: float, high: float, default: float) -> float:
         """A number of seconds between two limits."""
@@ -130,6 +131,8 @@ class Section:
             )
 
 
+INFERENCE, COMPLETIONS = PROTOCOLS = ("inference", "completions")
+"""The Open Inference Protocol, and OpenAI's completions as vLLM offers them."""
 _LOOPBACK = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}")
 _TLS = re.compile(r"https://[A-Za-z0-9]([A-Za-z0-9.-]{0,252})?(:\d{1,5})?")
 
@@ -141,6 +144,10 @@ class UpstreamSettings:
     url: str
     timeout_seconds: float
     connections: int
+    protocol: str = INFERENCE
+    """By which it is asked: for tensors, or for texts that a language model goes on with."""
+    context: int | None = None
+    """Tokens that an engine of texts looks back on; None: as many as the model does."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,15 @@ def upstream_settings(section: Section | None) -> UpstreamSettings | None:
         url,
         section.seconds("timeout_seconds", 0.01, 3600, 60),
         section.whole("connections", 1, 4096, 128),
+        section.text("protocol", INFERENCE),
+        section.optional_bounded("context", DATASET),
     )
+    if settings.protocol not in PROTOCOLS:
+        raise section.error("protocol", settings.protocol, f"one of {', '.join(PROTOCOLS)}")
+    if settings.context is not None and settings.protocol != COMPLETIONS:
+        raise section.error(
+            "context", settings.context, f"nothing, unless protocol is {COMPLETIONS}"
+        )
     section.finish(tuple(UpstreamSettings.__dataclass_fields__))
     return settings
 
@@ -673,6 +688,12 @@ def parse(path: Path, content: bytes) -> Settings:
             f"{path}: shadow.alias: got {settings.alias!r}, which is what is served; allowed is "
             "another alias"
         )
+    upstream = settings.upstream
+    if settings.jobs is not None and upstream is not None and upstream.protocol == COMPLETIONS:
+        raise InferenceError(
+            f"{path}: jobs are of tensors, and upstream.protocol '{COMPLETIONS}' is of texts; "
+            "leave one of both out"
+        )
     if settings.experiment is not None:
         _check_experiment(path, settings, settings.experiment)
     _check_models(path, settings)
@@ -701,6 +722,18 @@ def _check_experiment(path: Path, settings: Settings, experiment: ExperimentSett
 #: Threads of one session that wait for each other gain little on the small models of the CPU tier,
 #: and lose much when the machine is loaded: so workers are what fills the cores.
 _THREADS = 1
+
+
+def _upstream_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
+    command.add_argument(
+        "--upstream-protocol", choices=PROTOCOLS, default=INFERENCE,
+        help="completions: it goes on with texts, as vLLM does; default: %(default)s",
+    )  # fmt: skip
+    command.add_argument(
+        "--upstream-context", type=int, metavar="TOKENS",
+        help="tokens that it looks back on, of completions; default: as many as the model",
+    )  # fmt: skip
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -821,7 +854,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     _add_experiment(command)
     _add_models(command)
-    command.add_argument("--upstream", help="http://127.0.0.1:PORT of the model's runtime")
+    _upstream_options(command)
     command.add_argument("--overflow-to", help="https://HOST:PORT of the next tier")
     command.add_argument("--overflow-version", type=int, help="the version that it serves")
     command.add_argument("--overflow-above-ms", type=float, help="expected time in the queue")
@@ -973,6 +1006,10 @@ def document(options: argparse.Namespace) -> dict[str, Any]:
         found["models"] = models_of_option(options.models)
     if options.upstream:
         found["upstream"] = {"url": options.upstream}
+        if options.upstream_protocol != INFERENCE:
+            found["upstream"]["protocol"] = options.upstream_protocol
+        if options.upstream_context is not None:
+            found["upstream"]["context"] = options.upstream_context
     if options.overflow_to:
         if options.overflow_version is None or options.overflow_above_ms is None:
             raise InferenceError("--overflow-to needs --overflow-version and --overflow-above-ms")

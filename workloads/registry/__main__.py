@@ -232,8 +232,14 @@ def _unseal_options(command: argparse.ArgumentParser) -> None:
         "--to", type=Path, required=True, metavar="DIR", help="where to, in a memory file system"
     )
     command.add_argument(
-        "--layout", choices=("triton",), required=True, help="whose folders and files to make"
-    )
+        "--layout", choices=("triton", "vllm"), required=True,
+        help="whose folders and files to make; vllm: of a language model, as Llama's",
+    )  # fmt: skip
+    command.add_argument(
+        "--max-length", type=int, metavar="TOKENS",
+        help="of vllm: tokens that a text may have; default: as many as the model looks back on, "
+        "and one",
+    )  # fmt: skip
     command.add_argument(
         "--max-batch", type=int, default=32, metavar="ROWS",
         help="most rows that are run together; default: %(default)s",
@@ -520,7 +526,8 @@ def _images(options: argparse.Namespace) -> tuple[Image, Image] | None:
 
 
 def _unseal(options: argparse.Namespace) -> Answer:
-    # Triton's layout needs ONNX, which nothing else here does.
+    # The layouts need ONNX, which nothing else here does.
+    from falaj.workloads.registry.llama_layout import write_folder  # noqa: PLC0415
     from falaj.workloads.registry.triton_layout import Running, write_repository  # noqa: PLC0415
 
     if not options.allow_disk:
@@ -531,8 +538,11 @@ def _unseal(options: argparse.Namespace) -> Answer:
     trusted = read_public_key(options.verify_key) if options.verify_key else keyring.verify_key()
     store = Store(options.registry)
     package = store.load(options.model, _wanted(store, options, keyring), keyring, trusted)
-    running = Running(options.max_batch, options.gpus, options.accelerator)
-    folder = write_repository(package, options.to, running)
+    if options.layout == "vllm":
+        folder = write_folder(package, options.to, options.max_length)
+    else:
+        running = Running(options.max_batch, options.gpus, options.accelerator)
+        folder = write_repository(package, options.to, running)
     answer = {"model": package.model, "version": package.version, "path": str(folder)}
     return answer, f"{package.model} version {package.version} lies open in {folder}"
 

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import checkpoint
 
+from falaj.workloads.llama_form import ROTARY_BASE
 from falaj.workloads.training.decoder_size import DEFAULT_SIZE, DecoderSize
 
-ROTARY_BASE: Final = 10_000.0
-"""Of the positions' frequencies."""
 _DEVIATION: Final = 0.02
 _GATED: Final = 8
 """The gated units' number is a multiple of this, about 8/3 of the width."""

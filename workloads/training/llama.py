@@ -14,7 +14,6 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -25,9 +24,18 @@ from falaj.workloads.files import (
     storage_errors,
     write_atomic,
 )
+from falaj.workloads.llama_form import (
+    CONFIGURATION,
+    EMBEDDING,
+    NORM,
+    WEIGHTS,
+    LlamaShape,
+    configuration,
+    of_layer,
+)
 from falaj.workloads.training.chat_forms import Form, form_of
 from falaj.workloads.training.checkpoint import Trained
-from falaj.workloads.training.decoder import ROTARY_BASE, Decoder, gated_units
+from falaj.workloads.training.decoder import Decoder, gated_units
 from falaj.workloads.vocabulary import (
     PIECES,
     UNKNOWN,
@@ -36,21 +44,8 @@ from falaj.workloads.vocabulary import (
     printable,
 )
 
-WEIGHTS: Final = "model.safetensors"
-CONFIGURATION: Final = "config.json"
 TOKENISER: Final = "tokenizer.json"
 SETTINGS: Final = "tokenizer_config.json"
-_OF_LAYER: Final = {
-    "before": "input_layernorm",
-    "between": "post_attention_layernorm",
-    "attention.questions": "self_attn.q_proj",
-    "attention.keys": "self_attn.k_proj",
-    "attention.values": "self_attn.v_proj",
-    "attention.out": "self_attn.o_proj",
-    "units.gate": "mlp.gate_proj",
-    "units.up": "mlp.up_proj",
-    "units.down": "mlp.down_proj",
-}
 
 
 def write(trained: Trained, output: Path) -> list[str]:
@@ -78,10 +73,8 @@ def write(trained: Trained, output: Path) -> list[str]:
             raise WorkloadError(f"{output} is there already: name a new folder, or remove it")
         make_missing_folders(output.absolute().parent)
     form = form_of(trained.template) if trained.template is not None else None
-    configuration = {
-        name: _json(each) for name, each in documents(module, vocabulary, form).items()
-    }
-    files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **configuration}
+    texts = {name: _json(each) for name, each in documents(module, vocabulary, form).items()}
+    files = {WEIGHTS: save(tensors(module), {"format": "pt"}), **texts}
     with replacing_folder(output.absolute()) as stage:
         for name, content in files.items():
             write_atomic(stage / name, content)
@@ -98,15 +91,13 @@ def tensors(module: Decoder) -> dict[str, Tensor]:
 
 def name_of(name: str) -> str:
     """Return Llama's name of one of a decoder's tensors."""
-    of, _, what = name.rpartition(".")
+    of, _, _ = name.rpartition(".")
     if of == "embedding":
-        new = "embed_tokens"
-    elif of == "norm":
-        new = of
-    else:
-        _, number, part = of.split(".", 2)
-        new = f"layers.{number}.{_OF_LAYER[part]}"
-    return f"model.{new}.{what}"
+        return EMBEDDING
+    if of == "norm":
+        return NORM
+    _, number, part = of.split(".", 2)
+    return of_layer(int(number), part)
 
 
 def documents(
@@ -122,29 +113,18 @@ def documents(
     size, width = module.size, module.embedding.embedding_dim
     known = vocabulary.unknown is None
     return {
-        CONFIGURATION: {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "vocab_size": vocabulary.size,
-            "hidden_size": width,
-            "intermediate_size": gated_units(width),
-            "num_hidden_layers": size.layers,
-            "num_attention_heads": size.heads,
-            "num_key_value_heads": size.key_value_heads,
-            "head_dim": width // size.heads,
-            "max_position_embeddings": module.context,
-            # What torch adds where a norm says nothing.
-            "rms_norm_eps": torch.finfo(torch.float32).eps,
-            "rope_theta": ROTARY_BASE,
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": True,
-            "bos_token_id": None,
-            "eos_token_id": form.template.end if form is not None else None,
-            "pad_token_id": None,
-            "torch_dtype": "float32",
-        },
+        CONFIGURATION: configuration(
+            LlamaShape(
+                tokens=vocabulary.size,
+                width=width,
+                units=gated_units(width),
+                layers=size.layers,
+                heads=size.heads,
+                key_value_heads=size.key_value_heads,
+                context=module.context,
+            ),
+            form.template.end if form is not None else None,
+        ),
         TOKENISER: tokeniser(vocabulary, form),
         SETTINGS: {
             "tokenizer_class": "PreTrainedTokenizerFast",

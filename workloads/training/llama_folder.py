@@ -22,6 +22,7 @@ from falaj.workloads.chat import Template
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError, printable
 from falaj.workloads.files import reading_errors
+from falaj.workloads.llama_form import ROTARY_BASE
 from falaj.workloads.training import language, llama
 from falaj.workloads.training.chat_forms import Form, form_of_jinja
 from falaj.workloads.training.decoder import Decoder
@@ -54,7 +55,7 @@ _WITHOUT_EFFECT: Final = frozenset({
     "dtype", "bos_token_id", "eos_token_id", "pad_token_id",
 })  # fmt: skip
 """Of a configuration: what a forward pass doesn't depend on."""
-_ROPE: Final = {"rope_type": "default", "rope_theta": llama.ROTARY_BASE}
+_ROPE: Final = {"rope_type": "default", "rope_theta": ROTARY_BASE}
 _AS_HERE: Final[Mapping[str, Any]] = {
     "attention_dropout": 0.0, "pretraining_tp": 1, "rope_scaling": None, "rope_parameters": _ROPE,
     "partial_rotary_factor": 1.0,

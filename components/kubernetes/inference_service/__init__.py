@@ -27,6 +27,7 @@ from falaj.components.kubernetes.inference_service.arguments import (
     Caller,
     CallerArgs,
     CanaryArgs,
+    EngineSettings,
     HoursArgs,
     InferenceServiceArgs,
     InferenceServiceSpec,
@@ -402,9 +403,10 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
     placed = check_in_cluster(given, errors)
     tier = checked["tier"]
     gpu = tier == "gpu"
-    is_language = _is_language(given, checked, gpu, errors)
+    is_language = _is_language(given, checked, errors)
     package = _package(checked, errors)
     size = _size(given, checked, placed, gpu, errors)
+    engine = _engine(given, checked, size, gpu and is_language, errors)
     cold: bool = checked["allow_cold_production"]
     careful = placed is not None and placed.environment == "production" and not cold
     scaling = checked_scaling(given, checked, careful, errors)
@@ -422,12 +424,15 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
             "batching",
             "is for tier 'cpu': Triton batches by itself, up to max_batch; leave it out",
         )
+    if grpc and engine is not None:
+        errors.say("grpc", "is of tensors, and vLLM goes on with texts alone; leave it out")
     operation = _operation(given, checked, gpu, grpc, errors)
     drift = _drift(given, errors)
     watch = checked_watch(given, placed, watched=drift["enabled"], errors=errors)
     images: dict[str, str] = {}
     if placed is not None:
-        names = (INFERENCE_IMAGE, "triton") if gpu else (INFERENCE_IMAGE,)
+        beside = "vllm" if engine is not None else "triton"
+        names = (INFERENCE_IMAGE, beside) if gpu else (INFERENCE_IMAGE,)
         digests = errors.mapping("images", given["images"]) if "images" in given else None
         images = resolve(placed, names, digests, errors)
     errors.raise_if_any()
@@ -449,6 +454,7 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
         grpc=grpc,
         batching=batching,
         is_language=is_language,
+        engine=engine,
         drift=drift,
         judge=judge,
         watch=watch,
@@ -456,13 +462,11 @@ def check(name: str, args: InferenceServiceArgs) -> InferenceServiceSpec:
 
 
 def _is_language(
-    given: Mapping[str, Any], checked: Mapping[str, Any], gpu: bool, errors: ArgumentErrors
+    given: Mapping[str, Any], checked: Mapping[str, Any], errors: ArgumentErrors
 ) -> bool:
     if checked["kind"] != "language":
         return False
-    if gpu:
-        errors.say("kind", "'language' is for tier 'cpu': Falaj's own server goes on with texts")
-    elif "overflow_from" in given:
+    if "overflow_from" in given:
         errors.say(
             "kind",
             "'language' is for a service with a route; texts are never passed on by the tier that "
@@ -474,6 +478,47 @@ def _is_language(
             "missing; needed where kind is 'language', as paths below /v1 name no model",
         )
     return True
+
+
+_OF_ENGINE: Final = ("gpu_memory_utilization", "max_model_length", "precision")
+
+
+def _engine(
+    given: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    size: Size,
+    wanted: bool,
+    errors: ArgumentErrors,
+) -> EngineSettings | None:
+    """How vLLM runs the model, where it does."""
+    if not wanted:
+        for name in _OF_ENGINE:
+            if name in given:
+                errors.say(name, "is for kind 'language' of tier 'gpu', by vLLM; leave it out")
+        return None
+    if "max_batch" in given:
+        errors.say("max_batch", "is Triton's, and vLLM batches by itself; leave it out")
+    if size.gpu_resource.endswith(".shared"):
+        errors.add(
+            "flavor", size.flavor, "a whole GPU or a MIG slice, where kind is 'language'",
+            "vLLM takes its share of a GPU's whole memory, which others have by time-slicing",
+        )  # fmt: skip
+    if size.gpus > 1 and size.gpu_resource != GPU:
+        errors.add(
+            "gpus", size.gpus, "1 of a flavor that is a part of a GPU, where kind is 'language'",
+            "vLLM divides a model among whole GPUs",
+        )  # fmt: skip
+    if size.gpus not in _DIVIDED:
+        errors.add(
+            "gpus", size.gpus, f"one of {', '.join(map(str, _DIVIDED))}, where kind is 'language'",
+            "vLLM divides the heads of a model among them",
+        )  # fmt: skip
+    return EngineSettings(
+        checked["gpu_memory_utilization"], checked["max_model_length"], checked["precision"]
+    )
+
+
+_DIVIDED: Final = (1, 2, 4, 8)
 
 
 def _package(checked: Mapping[str, Any], errors: ArgumentErrors) -> Package:
@@ -623,7 +668,8 @@ class InferenceService(pulumi.ComponentResource):
 
     A replica checks the package's signature and every byte before it starts. The server opens the
     model in its own memory; in the GPU tier it is opened into a memory file system that it shares
-    with Triton, which listens on the loopback interface only, behind Falaj's server.
+    with Triton, or vLLM for a language model, which listens on the loopback interface only, behind
+    Falaj's server.
     """
 
     url: str

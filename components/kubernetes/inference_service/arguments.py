@@ -37,6 +37,11 @@ from falaj.components.specification.workload_bounds import bound, fixed
 TIERS: Final = ("cpu", "gpu")
 KINDS: Final = ("predictive", "language")
 SOURCES: Final = ("image", "claim")
+PRECISIONS: Final = ("bfloat16", "float16", "float32")
+"""Of vLLM's ``--dtype`` those that a model's weights, which are float32, may be rounded to."""
+_CONTEXT: Final = bound("dataset", "context")
+MODEL_LENGTH: Final = Between(_CONTEXT.low + 1, _CONTEXT.high + 1)
+"""Of a window that is full, and the token that follows it."""
 MOST_VERSIONS: Final = 8
 """An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
 https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
@@ -221,7 +226,7 @@ class InferenceServiceArgs(InClusterArgs):
     kind: NotRequired[Annotated[str, OneOf(KINDS), Default(KINDS[0])]]
     """``language`` is for a model that goes on with texts: what OpenAI's clients ask for below
     ``/v1`` goes through the gateway to it as well, by ``host_names`` that are its alone, as those
-    paths don't name the model. For ``cpu``."""
+    paths don't name the model. With ``gpu`` vLLM generates them."""
     versions: NotRequired[Annotated[list[ModelVersionArgs], Len(1, MOST_VERSIONS)]]
     """The versions that are served side by side. Needed; where there is a ``canary``,
     ``falaj up`` writes them."""
@@ -253,7 +258,8 @@ class InferenceServiceArgs(InClusterArgs):
     """Public keys of the issuer: a JWK set (RFC 7517) of Ed25519 or P-256 keys, as text. Default:
     the key ring's own, whose tokens ``python -m falaj.workloads.inference token`` makes."""
     tier: NotRequired[Annotated[str, OneOf(TIERS), Default(TIERS[0])]]
-    """With ``cpu`` Falaj's server runs the model, with ``gpu`` Triton does, behind Falaj's."""
+    """With ``cpu`` Falaj's server runs the model, with ``gpu`` Triton does, or vLLM one of
+    ``language``, behind Falaj's."""
     flavor: NotRequired[str]
     """Which nodes: the value of the label ``falaj.io/flavor`` (``l4``, ``h200-mig-1g.18gb``,
     ``l4-time-slicing-4``). Needed for ``gpu``; its ending says which fraction of a GPU is asked
@@ -323,13 +329,23 @@ class InferenceServiceArgs(InClusterArgs):
     """Largest request, in MiB."""
     max_rows: NotRequired[Annotated[int, SameAs(AnswersArgs, "max_rows")]]
     max_tokens: NotRequired[Annotated[int, SameAs(AnswersArgs, "max_tokens")]]
-    """For ``cpu``."""
+    """Of each text, for ``language``."""
     tokens_per_minute: NotRequired[Annotated[int, SameAs(AnswersArgs, "tokens_per_minute")]]
     """For ``language``."""
     keep_seconds: NotRequired[Annotated[int, SameAs(AnswersArgs, "keep_seconds")]]
     """For ``language``. Default: as the server does on one machine."""
     max_batch: NotRequired[Annotated[int, Between(1, 4_096), Default(32)]]
     """Most rows that Triton runs together; for ``gpu``."""
+    gpu_memory_utilization: NotRequired[Annotated[float, Between(0.1, 0.98), Default(0.9)]]
+    """Share of each GPU's memory that vLLM takes, for weights and for what it keeps of texts; for
+    ``language`` on ``gpu``."""
+    max_model_length: NotRequired[Annotated[int, MODEL_LENGTH]]
+    """Tokens that a text may have in vLLM, prompt and answer together, before its window begins
+    anew; for ``language`` on ``gpu``. Default: one more than the model looks back on, which is the
+    most."""
+    precision: NotRequired[Annotated[str, OneOf(PRECISIONS), Default(PRECISIONS[0])]]
+    """What vLLM computes in; the package's figures are of ``float32``. For ``language`` on
+    ``gpu``."""
     grpc: NotRequired[Annotated[bool, Default(value=False)]]
     """Whether replicas answer callers in the cluster by gRPC as well, on the same port. Each gets
     256 MiB, and sixteen times ``max_body_mib``, of memory more for each of its cores (``gpu``:
@@ -345,7 +361,7 @@ class InferenceServiceArgs(InClusterArgs):
     ask a pipeline for a newer model. Needs ``audit_claim``, where it keeps what it did. Default:
     nobody acts on drift; an alert tells of it."""
     images: NotRequired[dict[str, str]]
-    """Digests (``sha256:…``) of ``falaj-inference`` and ``triton``. Default: the bill of
+    """Digests (``sha256:…``) of ``falaj-inference``, ``triton`` and ``vllm``. Default: the bill of
     materials'."""
 
 
@@ -409,6 +425,16 @@ class Size:
     """Such as ``nvidia.com/gpu``; empty without a GPU."""
     flavor: str
     max_batch: int
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How vLLM runs a language model."""
+
+    gpu_memory_utilization: float
+    max_model_length: int | None
+    """None: as long as the model allows."""
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -511,6 +537,8 @@ class InferenceServiceSpec:
     """Whether requests that wait run together, where it pays."""
     is_language: bool = False
     """Whether it goes on with texts."""
+    engine: EngineSettings | None = None
+    """How vLLM generates these; None: it doesn't."""
     drift: Mapping[str, Any]
     """What of `DriftArgs` holds."""
     judge: Judge | None = None

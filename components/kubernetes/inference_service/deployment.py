@@ -1,6 +1,7 @@
 """The replicas of one version: their files, what their containers run, and their placement.
 
-In the GPU tier Triton runs the model and answers nobody but the proxy beside it.
+In the GPU tier Triton runs the model, or vLLM one of language, and answers nobody but the proxy
+beside it.
 """
 
 from typing import Any, Final
@@ -25,9 +26,11 @@ from falaj.components.kubernetes._pods import (
     unprivileged_pod,
 )
 from falaj.components.kubernetes._secrets import certificate
+from falaj.components.kubernetes.inference_service import engine
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
     SCRAPER,
+    EngineSettings,
     InferenceServiceSpec,
     Version,
 )
@@ -50,7 +53,7 @@ PACKAGE: Final = "/package"
 """Where the sealed package comes from; for the container that checks it only."""
 WRAPPED_KEYS: Final = "keys.json"
 MODELS: Final = f"{BASE}/models"
-"""In memory, in the GPU tier: Triton's repository of models."""
+"""In memory, in the GPU tier: Triton's repository of models, or what vLLM loads."""
 #: What the server's own requests use is left; who may see or change models, or map memory of
 #: others, needs a header that nobody has. Shared memory was the root of CVE-2025-23319, -23320 and
 #: -23334. https://github.com/triton-inference-server/server/blob/main/docs/customization_guide/
@@ -97,8 +100,19 @@ def command(spec: InferenceServiceSpec) -> list[str]:
     ]
 
 
+def vllm(spec: InferenceServiceSpec, settings: EngineSettings) -> dict[str, Any]:
+    """The same of a language model."""
+    size = spec.size
+    memory = size.memory_mib + spec.package.model_mib + engine.SHARED_MIB
+    needed = resources(
+        size.cpus - min(1.0, size.cpus / 2), memory, engine.SCRATCH_MIB,
+        **{size.gpu_resource.replace("/", "__"): size.gpus},
+    )  # fmt: skip
+    return engine.container(spec, settings, MODELS, needed)
+
+
 UPSTREAM: Final = "http://127.0.0.1:8000"
-"""Triton, which only the proxy beside it can reach."""
+"""Triton or vLLM, which only the proxy beside it can reach."""
 #: Loading twice the package: the sealed bytes and the open ones.
 _PREPARE_MIB: Final = 256
 
@@ -179,7 +193,7 @@ def preparing(spec: InferenceServiceSpec, version: Version) -> list[dict[str, An
                     KEYS: "keys", WORK: "work:ro", MODELS: "models",
                     "/tmp": "tmp",  # noqa: S108
                 },
-                resources(1, _PREPARE_MIB + 3 * mib),
+                resources(1, _PREPARE_MIB + (5 if spec.engine else 3) * mib),
             )
         )  # fmt: skip
     steps.append(
@@ -215,10 +229,17 @@ def package_command(spec: InferenceServiceSpec, version: Version) -> list[str]:
 
 
 def unseal_command(spec: InferenceServiceSpec, version: Version) -> list[str]:
-    """Open the package into memory, as Triton's repository."""
-    return _python(
+    """Open the package into memory, as Triton's repository or as what vLLM loads."""
+    which = (
         "registry", "unseal", "--registry", REGISTRY, "--model", spec.model,
         "--version", str(version.number), "--keyring", KEY_RING,
+    )  # fmt: skip
+    if spec.engine is not None:
+        length = spec.engine.max_model_length
+        most = ("--max-length", str(length)) if length else ()
+        return _python(*which, "--to", MODELS, "--layout", "vllm", *most)
+    return _python(
+        *which,
         "--to", f"{MODELS}/repository", "--layout", "triton",
         "--max-batch", str(spec.size.max_batch), "--gpus", str(spec.size.gpus),
     )  # fmt: skip
@@ -261,6 +282,11 @@ def configure_command(spec: InferenceServiceSpec) -> list[str]:
         command += ["--client", f"{access.overflow_from}=predict"]
     if spec.tier == "gpu":
         command += ["--upstream", UPSTREAM]
+    if spec.engine is not None:
+        command += ["--upstream-protocol", "completions"]
+        if spec.engine.max_model_length:
+            # What follows a full window isn't looked back on in it.
+            command += ["--upstream-context", str(spec.engine.max_model_length - 1)]
     if spec.overflow is not None:
         target = f"{spec.overflow.to}-v{spec.overflow.version}.{spec.namespace}.svc"
         command += ["--overflow-to", f"https://{target}:{PORT}"]
@@ -352,7 +378,7 @@ def pod(spec: InferenceServiceSpec, version: Version) -> dict[str, Any]:
     gpu = spec.tier == "gpu"
     steps = preparing(spec, version)
     if gpu:
-        steps.append(triton(spec))
+        steps.append(triton(spec) if spec.engine is None else vllm(spec, spec.engine))
     found: dict[str, Any] = {
         "serviceAccountName": spec.access.service_account,
         "automountServiceAccountToken": False,
@@ -398,6 +424,8 @@ def _server(spec: InferenceServiceSpec) -> dict[str, Any]:
     cpus = min(1.0, size.cpus / 2) if gpu else size.cpus
     memory = 1024 + 8 * spec.operation.max_body_mib if gpu else size.memory_mib
     memory += worker_count(spec) * grpc_mib(spec) if spec.grpc else 0
+    # The vocabulary lies in the model's graph, which is opened for it.
+    memory += 3 * spec.package.model_mib if spec.engine is not None else 0
     mounts = {
         KEYS: "keys", TLS: "tls:ro", **token_mount(spec), WORK: "work",
         LOGS_VOLUME: "logs", "/tmp": "tmp",  # noqa: S108
@@ -484,6 +512,8 @@ def _volumes(spec: InferenceServiceSpec, version: Version) -> list[dict[str, Any
         found.append({"name": "tokens", "configMap": {"name": f"{spec.name}-tokens"}})
     if spec.tier == "gpu":
         found.append(_memory("models", 64 + mib))
+    if spec.engine is not None:
+        found += engine.volumes()
     return found
 
 

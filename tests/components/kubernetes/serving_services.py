@@ -16,7 +16,7 @@ COMMON: dict[str, Any] = {
     "owner": "ml@acme.example",
     "data_class": "confidential",
     "cost_center": "ai-42",
-    "images": {"falaj-inference": DIGEST, "triton": DIGEST},
+    "images": {"falaj-inference": DIGEST, "triton": DIGEST, "vllm": DIGEST},
     "model": "credit-risk",
     "package_name": "models/credit-risk",
     "versions": [
@@ -49,6 +49,10 @@ PLACES: dict[str, dict[str, Any]] = {
     "existing": {"distribution": "existing", "region": "abu-dhabi-1"},
 }
 GPU: dict[str, Any] = {"tier": "gpu", "flavor": "l4", "overflow_from": "credit-risk"}
+TEXTS: dict[str, Any] = {
+    "kind": "language", "tier": "gpu", "flavor": "l4", "host_names": ["texts.acme.example"],
+}  # fmt: skip
+"""A language model on GPUs."""
 OVERFLOW: dict[str, Any] = {"to": "credit-risk-gpu", "version": 7, "above_ms": 50}
 
 

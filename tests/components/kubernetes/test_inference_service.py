@@ -23,6 +23,7 @@ from tests.components.kubernetes.serving_services import (
     KEYS,
     OVERFLOW,
     PLACES,
+    TEXTS,
     arguments,
     by_key,
     pod_of,
@@ -49,7 +50,19 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"kind": "chat"}, "kind", "predictive, language"),
     ({"kind": "language"}, "host_names", "paths below /v1 name no model"),
     ({"kind": "language", "host_names": []}, "host_names", "paths below /v1 name no model"),
-    ({**GPU, "overflow_from": None, "kind": "language"}, "kind", "is for tier 'cpu'"),
+    ({**GPU, "kind": "language"}, "kind", "is for a service with a route"),
+    ({**TEXTS, "host_names": None}, "host_names", "paths below /v1 name no model"),
+    ({**TEXTS, "flavor": None}, "flavor", "needed where tier is 'gpu'"),
+    ({**TEXTS, "flavor": "l4-time-slicing-4"}, "flavor", "by time-slicing"),
+    ({**TEXTS, "flavor": "h200-mig-1g.18gb", "gpus": 2}, "gpus", "among whole GPUs"),
+    ({**TEXTS, "gpus": 3}, "gpus", "one of 1, 2, 4, 8"),
+    ({**TEXTS, "grpc": True}, "grpc", "goes on with texts alone"),
+    ({**TEXTS, "max_batch": 8}, "max_batch", "is Triton's"),
+    ({**TEXTS, "gpu_memory_utilization": 1.0}, "gpu_memory_utilization", "from 0.1 to 0.98"),
+    ({**TEXTS, "max_model_length": 8}, "max_model_length", "from 9 to 32769"),
+    ({**TEXTS, "precision": "int8"}, "precision", "bfloat16, float16, float32"),
+    ({"precision": "float32"}, "precision", "is for kind 'language' of tier 'gpu'"),
+    ({**GPU, "max_model_length": 99}, "max_model_length", "is for kind 'language' of tier 'gpu'"),
     ({"kind": "language", "overflow_from": "other"}, "kind", "is for a service with a route"),
     ({"max_tokens": 0}, "max_tokens", "from 1 to 100000"),
     ({"max_tokens": 100_001}, "max_tokens", "from 1 to 100000"),
@@ -411,6 +424,41 @@ def test_a_replica_leaves_in_order() -> None:
     pause = server["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pod["terminationGracePeriodSeconds"] > pause + 60
     assert server["startupProbe"]["failureThreshold"] * 5 == 300
+
+
+def test_texts_on_gpus_are_vllm_s_behind_the_server() -> None:
+    made = service(
+        "texts", **TEXTS, gpus=2, max_model_length=1025, gpu_memory_utilization=0.85,
+        precision="float32",
+    )  # fmt: skip
+    pod = pod_of(made, "texts-v7")
+    steps = {each["name"]: each for each in pod["initContainers"]}
+    assert "triton" not in steps
+    vllm = steps["vllm"]
+    assert vllm["image"].endswith(f"@{DIGEST}")
+    for option in (
+        "--host=127.0.0.1", "--tensor-parallel-size=2", "--max-model-len=1025", "--dtype=float32",
+        "--gpu-memory-utilization=0.85", "--load-format=safetensors", "--no-enable-log-requests",
+    ):  # fmt: skip
+        assert option in vllm["command"]
+    assert vllm["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    told = {each["name"]: each["value"] for each in vllm["env"]}
+    assert told["VLLM_NO_USAGE_STATS"] == told["HF_HUB_OFFLINE"] == told["DO_NOT_TRACK"] == "1"
+    # What is open lies in memory; the other container only reads it.
+    mounted = {each["name"]: each for each in vllm["volumeMounts"]}
+    assert mounted["models"]["readOnly"] is True
+    found = {each["name"]: each for each in pod["volumes"]}
+    assert found["models"]["emptyDir"]["medium"] == "Memory"
+    assert steps["unseal"]["command"][-4:] == ["--layout", "vllm", "--max-length", "1025"]
+    asked = steps["configure"]["command"]
+    assert asked[asked.index("--upstream-context") + 1] == "1024"
+    assert judged(made) == []
+
+
+def test_texts_on_gpus_differ_from_the_cpu_tier_as_reviewed() -> None:
+    one = {"kind": "language", "host_names": TEXTS["host_names"], "versions": ONE}
+    cpu, gpu = service(**one), service(**{**TEXTS, "versions": ONE})
+    same_as_golden("serving-texts-gpu.diff", difference(shown(cpu), shown(gpu)))
 
 
 def test_arguments_are_the_component_s_for_other_languages() -> None:

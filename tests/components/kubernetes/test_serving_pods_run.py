@@ -47,7 +47,9 @@ PATIENCE = 60.0
 class Site:
     """What stands outside of the cluster: keys, certificates and a published package."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, content: bytes | None = None, fields: dict[str, Any] | None = None
+    ) -> None:
         self.keyring = KeyRing.create(root / "own-keyring")
         self.document = {"model": MODEL}
         self.pki = Pki(root / "pki")
@@ -57,11 +59,12 @@ class Site:
         )
         self.pki.issue("scraper", "prometheus", ExtendedKeyUsageOID.CLIENT_AUTH)
         store = Store(root / "registry")
-        content = models.heavy()
+        content = content or models.heavy()
+        told = fields or models.fields(content, "run")
         for number in range(1, 8):
             published = store.publish(
-                MODEL, {"model.onnx": content}, models.fields(content, f"run-{number}"),
-                self.keyring,
+                MODEL, {"model.onnx": content},
+                told | {"lineage": {**told["lineage"], "run": f"run-{number}"}}, self.keyring,
             )  # fmt: skip
         assert published.version == 7
         self.package = published.path

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType
 from typing import Any, ClassVar, Final, Protocol, cast
 
@@ -22,6 +23,7 @@ from falaj.workloads.inference.connections.http import EVENTS, Answer, Exchange,
 from falaj.workloads.inference.errors import RequestError, json_of
 from falaj.workloads.inference.language.generation import (
     Generation,
+    Growing,
     Language,
     Prompt,
     Sampling,
@@ -29,6 +31,7 @@ from falaj.workloads.inference.language.generation import (
 )
 from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
 from falaj.workloads.inference.language.prefixes import Begun, Left, whose
+from falaj.workloads.inference.language.relayed import Relayed
 from falaj.workloads.inference.metrics import GENERATED, PROMPT, Counters
 from falaj.workloads.inference.protocol.oip import Inference
 
@@ -374,6 +377,8 @@ class Completion(Awaitable[Answer]):
         counters: of the worker.
         log: what an access line says of the request's head.
         settle: told how many tokens there were in the end.
+        make: makes what an engine beside generates, of the texts, how tokens are chosen, how many
+            likelihoods are told, and what tells callers apart. Default: texts are generated here.
     """
 
     prefix: ClassVar[str] = "cmpl"
@@ -396,6 +401,7 @@ class Completion(Awaitable[Answer]):
         counters: Counters,
         log: bytes,
         settle: Callable[[int], None],
+        make: Callable[[Sequence[Text], Sampling, int | None, bytes], Relayed] | None = None,
     ) -> None:
         self.hung_up: Callable[[], bool] = lambda: False
         """Tells whether nobody hears the answer."""
@@ -423,8 +429,12 @@ class Completion(Awaitable[Answer]):
             text.index: language.bytes_of(text.length + asked.most) for text in texts
         }
         steps.begin_text(sum(self._kept_bytes.values()))
-        begun = self._begun(texts)
-        self._generation = Generation(language, texts, asked.sampling, asked.logprobs, begun)
+        self._generation: Growing
+        if make is not None:
+            self._generation = make(texts, asked.sampling, asked.logprobs, self._whose)
+        else:
+            begun = self._begun(texts)
+            self._generation = Generation(language, texts, asked.sampling, asked.logprobs, begun)
 
     def _begun(self, texts: Sequence[Text]) -> Begun | None:
         """What needn't be run again: of a text that is alone, whole, and not to be judged."""
@@ -486,11 +496,9 @@ class Completion(Awaitable[Answer]):
     async def _step(self) -> list[tuple[Text, str]]:
         if self.hung_up():
             raise RequestError(408, "the client hung up before its text was whole", close=True)
-        rows = len(self._generation.unfinished)
         self._is_stepping = True
-        found = await self._steps.step(rows, self._timed_step, self._seconds)
+        grown = await self._stepped(self._generation)
         self._is_stepping = False
-        grown = cast("list[tuple[Text, str]]", found)
         if grown and not self._has_begun:
             self._has_begun = True
             self._counters.began(time.perf_counter() - self._exchange.started)
@@ -500,9 +508,17 @@ class Completion(Awaitable[Answer]):
                 self._keep()
         return grown
 
-    def _timed_step(self) -> list[tuple[Text, str]]:
+    async def _stepped(self, generation: Growing) -> list[tuple[Text, str]]:
+        if isinstance(generation, Relayed):
+            return await generation.step(self.hung_up)
+        assert isinstance(generation, Generation)  # noqa: S101 - there is no third one
+        work = partial(self._timed_step, generation)
+        found = await self._steps.step(len(generation.unfinished), work, self._seconds)
+        return cast("list[tuple[Text, str]]", found)
+
+    def _timed_step(self, generation: Generation) -> list[tuple[Text, str]]:
         start = time.perf_counter()
-        found = self._generation.step(self._run)
+        found = generation.step(self._run)
         self._seconds = time.perf_counter() - start
         return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -85,12 +85,14 @@ class Language:
         context: how many tokens of a text's end matter at most.
         cache: what the model keeps of a text from step to step; None: nothing.
         template: how conversations become tokens; None: the model learned none.
+        has_engine: whether an engine beside runs it, which keeps what it has computed.
     """
 
     vocabulary: Vocabulary
     context: int
     cache: CacheForm | None = None
     template: Template | None = None
+    has_engine: bool = False
 
     @property
     def end(self) -> int | None:
@@ -114,7 +116,7 @@ class Language:
 
     def since(self, length: int) -> int:
         """Return the place of the first token that matters of so many."""
-        if self.cache is None:
+        if self.cache is None and not self.has_engine:
             return max(0, length - self.context)
         return since(length, self.context)
 
@@ -371,8 +373,68 @@ class _Group:
             self.kept.select(going)
 
 
-class Generation:
-    """Texts that are generated together.
+class Growing:
+    """Texts that grow together, whoever generates their tokens.
+
+    Args:
+        language: the model's.
+        texts: of one request.
+        logprobs: how many of the likeliest are told with each token; None: nothing is.
+    """
+
+    def __init__(self, language: Language, texts: Sequence[Text], logprobs: int | None) -> None:
+        self.texts = texts
+        self.reused = 0
+        """Tokens of prompts that needn't be run."""
+        self._language = language
+        self._logprobs = logprobs
+        self._decoders = {each.index: language.vocabulary.decoder() for each in texts}
+
+    @property
+    def generated(self) -> int:
+        """Tokens of all texts."""
+        return sum(each.generated for each in self.texts)
+
+    @property
+    def unfinished(self) -> list[Text]:
+        """The texts that go on."""
+        return [each for each in self.texts if each.finish is None]
+
+    def leave(self) -> Left | None:
+        """Return what is kept of a text that is alone, and keep it no more; None: nothing is."""
+        return None
+
+    def drop(self) -> None:
+        """Keep nothing more, however far the texts have come."""
+
+    def _added(self, text: Text, place: int, tell: Callable[[Shown], None]) -> str:
+        """Add a token to a text, of which ``tell`` is told; return what is sure by it."""
+        more = self._whole(text, place)
+        tell(Shown(self._language.vocabulary.shown[place], len(more)))
+        text.places.append(place)
+        text.seen += 1
+        return text.add(more)
+
+    def _ended(self, text: Text) -> str:
+        """End a text by the token that ends one; return what is left of it."""
+        return text.end(self._decoders[text.index].end())
+
+    def _whole(self, text: Text, place: int) -> str:
+        """The characters that a further token makes whole; of the last one all that is left."""
+        decoder = self._decoders[text.index]
+        whole = decoder.add(place)
+        return whole + decoder.end() if text.generated + 1 == text.most else whole
+
+    def _look_back(self, text: Text) -> None:
+        """Forget the tokens that aren't looked back on any more."""
+        over = self._language.since(text.seen) - text.skipped
+        if over > 0:
+            text.skipped += over
+            del text.places[:over]
+
+
+class Generation(Growing):
+    """Texts that are generated together, here.
 
     Args:
         language: the model's.
@@ -390,29 +452,14 @@ class Generation:
         logprobs: int | None = None,
         begun: Begun | None = None,
     ) -> None:
-        self.texts = texts
-        self.reused = 0
-        """Tokens of prompts that needn't be run."""
-        self._language = language
+        super().__init__(language, texts, logprobs)
         self._sampling = sampling
-        self._logprobs = logprobs
-        self._decoders = {each.index: language.vocabulary.decoder() for each in texts}
         self._groups = self._grouped(texts)
         # What was kept of a text that is alone and has ended.
         self._left: Kept | None = None
         if begun is not None and (kept := self._groups[0].kept) is not None:
             kept.begin(begun.slots, begun.count)
             self.reused = begun.count
-
-    @property
-    def generated(self) -> int:
-        """Tokens of all texts."""
-        return sum(each.generated for each in self.texts)
-
-    @property
-    def unfinished(self) -> list[Text]:
-        """The texts that go on."""
-        return [each for each in self.texts if each.finish is None]
 
     @property
     def kept_bytes(self) -> int:
@@ -457,25 +504,15 @@ class Generation:
                     probabilities, self._sampling, text.random, language.first, language.never
                 )
                 if place == language.end:
-                    found.append((text, text.end(self._decoders[text.index].end())))
+                    found.append((text, self._ended(text)))
                     continue
-                more = self._whole(text, place)
-                shown = Shown(self._language.vocabulary.shown[place], len(more))
-                self._tell(text, logprobs, place, shown)
-                text.places.append(place)
-                text.seen += 1
-                found.append((text, text.add(more)))
+                tell = partial(self._tell, text, logprobs, place)
+                found.append((text, self._added(text, place, tell)))
             if len(self.texts) == 1 and self.texts[0].finish is not None:
                 self._left = group.kept
             group.drop_finished()
         self._groups = [each for each in self._groups if each.texts]
         return found
-
-    def _whole(self, text: Text, place: int) -> str:
-        """The characters that a further token makes whole; of the last one all that is left."""
-        decoder = self._decoders[text.index]
-        whole = decoder.add(place)
-        return whole + decoder.end() if text.generated + 1 == text.most else whole
 
     def _grouped(self, texts: Sequence[Text]) -> list[_Group]:
         cache = self._language.cache
@@ -488,13 +525,6 @@ class Generation:
             _Group(each, Kept(cache, len(each)) if cache is not None else None)
             for each in alike.values()
         ]
-
-    def _look_back(self, text: Text) -> None:
-        """Forget the tokens that aren't looked back on any more."""
-        over = self._language.since(text.seen) - text.skipped
-        if over > 0:
-            text.skipped += over
-            del text.places[:over]
 
     def _run(
         self, group: _Group, run: Callable[[Inference], Sequence[Any]]

@@ -578,7 +578,7 @@ def _made(
     """A model of a session, whose inputs and outputs ``graph`` describes, warmed up."""
     stated: Sequence[Mapping[str, Any]] = manifest.get("inputs") or ()
     missing = {entry.get("name") for entry in stated if entry.get("missing") is True}
-    contexts = {entry.get("name"): _context(entry) for entry in stated if "context" in entry}
+    contexts = {entry.get("name"): context_of(entry) for entry in stated if "context" in entry}
     whole = isinstance(graph, Graph)
     inputs = [
         _spec(node, missing=node.name in missing, context=contexts.get(node.name, 1))
@@ -610,7 +610,12 @@ def _made(
     return model
 
 
-def _context(entry: Mapping[str, Any]) -> int:
+def context_of(entry: Mapping[str, Any]) -> int:
+    """Return how much of a free size of an input matters, where the manifest says so.
+
+    Raises:
+        InferenceError: it is no number that could.
+    """
     found = entry["context"]
     if type(found) is not int or not 1 <= found <= MAX_CONTEXT:
         raise InferenceError(

@@ -22,7 +22,7 @@ import orjson
 from falaj.workloads.documents import is_sequence
 from falaj.workloads.inference.connections.header_names import HEADER_LENGTH
 from falaj.workloads.inference.errors import InferenceError, RequestError
-from falaj.workloads.inference.models.model import RowModel
+from falaj.workloads.inference.models.model import RowModel, context_of
 from falaj.workloads.inference.protocol.oip import (
     NUMPY_TYPES,
     Array,
@@ -333,7 +333,10 @@ def _spec(entry: Mapping[str, Any]) -> TensorSpec:
             "which the protocol can't carry"
         )
     shape = tuple(size if isinstance(size, int) and size > 0 else -1 for size in sizes)
-    return TensorSpec(str(entry["name"]), datatype, shape, missing=entry.get("missing") is True)
+    return TensorSpec(
+        str(entry["name"]), datatype, shape, missing=entry.get("missing") is True,
+        context=context_of(entry) if "context" in entry else 1,
+    )  # fmt: skip
 
 
 FAILURES = 3

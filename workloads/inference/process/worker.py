@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from falaj.workloads.inference.further import Absent, FurtherService
 from falaj.workloads.inference.jobs.runs import JobRuns
 from falaj.workloads.inference.jobs.store import Bodies
 from falaj.workloads.inference.language import generation as language
+from falaj.workloads.inference.language.engine import Engine
 from falaj.workloads.inference.language.generation import Language
 from falaj.workloads.inference.models import batching, engine_by_rows, memory, model
 from falaj.workloads.inference.models.model import Model
@@ -55,9 +56,10 @@ from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.process.confinement import die_with_parent, forbid_dumps
 from falaj.workloads.inference.process.roles import CANDIDATE, SHADOW
+from falaj.workloads.inference.protocol.oip import Schema
 from falaj.workloads.inference.rpc.front import Front
 from falaj.workloads.inference.service import Service, Watched
-from falaj.workloads.inference.settings import Settings
+from falaj.workloads.inference.settings import COMPLETIONS, Settings, UpstreamSettings
 from falaj.workloads.inference.shadow.copies import Copies
 from falaj.workloads.inference.shadow.runs import NICENESS, ShadowRuns
 from falaj.workloads.registry.keyring import KeyRing
@@ -99,13 +101,14 @@ class Backends:
     overflow: Overflow | None
     memory: int
     """Bytes that the model takes of this process, as it is estimated."""
+    engine: Engine | None = None
 
 
 def backends_of(configuration: Settings, package: Package) -> Backends:
     """Load the model, or prepare the calls to who runs it instead.
 
     With a runtime beside, the package isn't opened here: its signed manifest says what requests
-    have to be.
+    have to be. Beside an engine of texts it is, for the vocabulary in it.
 
     Raises:
         WorkloadError: the package, its model or a certificate can't be used.
@@ -115,6 +118,8 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
     upstream = configuration.upstream
     if upstream is not None:
         schema = schema_of(name, version, package.manifest, limits)
+        if upstream.protocol == COMPLETIONS:
+            return _beside_engine(upstream, schema, package)
         remote = Remote(
             upstream.url,
             schema,
@@ -144,8 +149,37 @@ def backends_of(configuration: Settings, package: Package) -> Backends:
     return Backends(loaded, known, None, Overflow(there, overflow.above_seconds), bytes_)
 
 
+def _beside_engine(upstream: UpstreamSettings, schema: Schema, package: Package) -> Backends:
+    """What the server keeps of a model whose texts an engine generates: its tokens."""
+    found = language.read(package.manifest, schema, package.read(model.MODEL_FILE))
+    if found is None:
+        raise InferenceError(
+            f"version {schema.version} of {schema.name} is no language model, and "
+            f"upstream.protocol is '{COMPLETIONS}', by which no other one is run: leave it out"
+        )
+    context = upstream.context or found.context
+    if context > found.context:
+        raise InferenceError(
+            f"upstream.context: got {context}, and version {schema.version} of {schema.name} "
+            f"looks back on {found.context} tokens: say as many or fewer, or leave it out"
+        )
+    engine = Engine(
+        upstream.url,
+        schema.name,
+        found.vocabulary.size,
+        timeout_seconds=upstream.timeout_seconds,
+        connections=upstream.connections,
+    )
+    known = replace(found, context=context, has_engine=True)
+    return Backends(RelayedModel(schema), known, None, None, 0, engine)
+
+
 async def watch_runtime(service: Service) -> None:
     """Keep the readiness and the queue of a runtime beside up to date."""
+    engine = service.runs.engine
+    while engine is not None:
+        service.runtime_ready = await engine.is_ready()
+        await asyncio.sleep(WATCH_SECONDS)
     upstream = service.runs.upstream
     if upstream is None:
         return
@@ -327,6 +361,7 @@ class Worker:
             watched=self._watched(package, backends) if configuration.drift.enabled else None,
             batching=plan,
             language=backends.language,
+            engine=backends.engine,
         )
         self._service.max_connections = _connection_limit()
         self._further = further.load(
@@ -515,6 +550,8 @@ class Worker:
         }
         if service.further and (asked := further.callers_of(service.further)):
             header["models"] = asked
+        if service.engine_failures:
+            header["engine"], service.engine_failures = service.engine_failures, {}
         if isinstance(service, ExperimentService) and service.answered:
             header["candidate"], service.answered = service.answered, {}
         if self._channel.backlog > LOG_BACKLOG_BYTES:

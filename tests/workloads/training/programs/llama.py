@@ -3,8 +3,8 @@
 Reads a JSON list of ``{"folder", "tokens", "text", "more"}`` and prints one of ``{"logits",
 "numbers", "decoded", "text"}``: logits of the tokens, the numbers of a text and what they become
 again, and the text with ``more`` characters, the likeliest each time. With ``again`` it writes the
-model and what cuts its texts to that folder. With ``messages`` there are also the tokens of that
-``chat``, to be answered.
+model and what cuts its texts to that folder. Without ``text`` there are logits alone, of a folder
+without a vocabulary. With ``messages`` there are also the tokens of that ``chat``, to be answered.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast, logging
 
 def answered(asked: dict[str, Any]) -> dict[str, Any]:
     model: Any = LlamaForCausalLM.from_pretrained(asked["folder"])
+    if "text" not in asked:
+        with torch.no_grad():
+            return {"logits": model.eval()(torch.tensor(asked["tokens"])).logits.tolist()}
     tokeniser: Any = PreTrainedTokenizerFast.from_pretrained(asked["folder"])
     numbers = tokeniser(asked["text"], add_special_tokens=False).input_ids
     found = {"numbers": numbers, "decoded": tokeniser.decode(numbers)}
