@@ -17,7 +17,9 @@ from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.provider.resources.inference_service import InferenceServiceHandler
 from falaj.components.local.provider.service import ServiceFiles, configuration
 from falaj.stacks.command import __main__ as command
+from falaj.stacks.command import service
 from falaj.stacks.command.options import models_here
+from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.settings.local import LocalSettings, check_combinations
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
@@ -236,6 +238,27 @@ def test_a_further_model_is_rolled_back_in_its_own_registry(
     (sealed,) = (store.root.parent / "batches").glob("*.sealed")
     assert command.main(["unseal", str(sealed)]) == 0
     assert capfd.readouterr().out == "row,score,label\n1,5.0,x\n"
+
+
+def test_held_out_rows_are_those_of_the_stack_that_made_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path))
+    here = StackFile("local", Project.find(None))
+    maker = next(here.sibling(name) for name in here.project.stack_names if name != here.name)
+    further = {"registry": str(maker.site / "registry"), "keyring": str(maker.site / "keyring")}
+    make_registry(tmp_path, monkeypatch, models={"price": further})
+    asked: list[list[str]] = []
+    monkeypatch.setattr(service, "_dataset", lambda stack: stack.site / "dataset")
+    monkeypatch.setattr(service, "run_workload", lambda words: asked.append(list(words)) or 0)
+    assert command.main(["demo", "--model", "price"]) == 0
+    (words,) = asked
+    given = dict(zip(words[1::2], words[2::2], strict=True))
+    assert given["--model"] == "price"
+    assert given["--dataset"] == str(maker.site / "dataset")
+    assert given["--dataset-keyring"] == further["keyring"]
+    # Its token is by the keys of the stack that serves.
+    assert given["--keyring"] == str(here.site / "keyring")
 
 
 @pytest.mark.usefixtures("store")

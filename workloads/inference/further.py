@@ -201,8 +201,10 @@ class _Wish:
             except Exception as problem:  # as of `load`
                 traceback.print_exc()
                 self.error = self.error or f"version {version} could not be read: {problem!r}"
-        known: Mapping[Any, int] = self.takes
-        self.needs: tuple[int | None, int | None] = known.get(first), known.get(before)
+        self.needs = self._need(first), self._need(before)
+
+    def _need(self, version: int | None) -> int | None:
+        return self.takes.get(version) if version is not None else None
 
 
 def _no_room(version: int, bytes_: int, left: int, room: int, workers: int) -> str:
