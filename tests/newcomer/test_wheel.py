@@ -104,6 +104,8 @@ def test_a_local_stack_from_new_to_down(installed: Machine) -> None:
     folder = installed.clone / "shop"
     # Tests of other documents may use the port of the template at the same time.
     installed.run("falaj config set falaj:service.port 18443", folder=folder)
+    # A quarter of the epochs that digits have by default, for what isn't about the model.
+    installed.run("falaj config set falaj:training.epochs 20", folder=folder)
     served = installed.run(up, folder=folder)
     assert "Serving digits version 1 at https://localhost:" in served
     # Advice fits where one stands.

@@ -82,7 +82,8 @@ def live_from_preview_to_destroy(project: Project, stack: str) -> None:
     assert not made(project)
 
     count = come_up(project)
-    assert nothing_changed(run(project, "up"))
+    # An `up` that finds nothing is that of the foundations and tiers.
+    assert nothing_changed(run(project, "preview"))
     grow(project, count)
 
     tag = tag_name("aws" if project.stack.startswith("aws") else "azure", "cost-center")
