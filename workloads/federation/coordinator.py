@@ -481,8 +481,16 @@ class Federation:
 
     @property
     def identity(self) -> str:
-        """Names the federation by its reference rows and its task."""
-        return digest({"federation": self.task.to_bytes().decode(), "rows": self.dataset.digest})
+        """Names the federation by its reference rows, its task, and the noise of its rounds.
+
+        With other noise from some round on, `privacy.json` would claim what wasn't given.
+        """
+        named: dict[str, object] = {
+            "federation": self.task.to_bytes().decode(), "rows": self.dataset.digest,
+        }  # fmt: skip
+        if self.rules.noise > 0:
+            named["noise"] = self.rules.noise
+        return digest(named)
 
 
 def federation(

@@ -157,6 +157,20 @@ def _task(data: dict[str, Path], plan: Plan, folder: Path) -> Task:
     return it.task
 
 
+def test_no_federation_goes_on_with_other_noise(data: dict[str, Path], tmp_path: Path) -> None:
+    """Its `privacy.json` would say of all rounds what the last ones had."""
+    reference = open_dataset(data["reference"], None)
+
+    def identity(noise: float, least: int = 2) -> str:
+        rules = Rules(frozenset(NAMES), least, 60, noise)
+        return coordinator.federation(
+            reference, PLAN, rules, output=tmp_path, keyring=None, patience=0
+        ).identity
+
+    assert len({identity(0.0), identity(1.0), identity(2.0)}) == 3
+    assert identity(1.0) == identity(1.0, least=3)
+
+
 @dataclass(frozen=True)
 class Liar(Link):
     """A coordinator that says the task, and then of each round what ``rounds`` has."""
