@@ -100,13 +100,15 @@ REAL_DEFINITIONS = (*BARE_DEFINITIONS, "cert-manager", "gateway-api")
 
 
 def add(given: Given) -> None:
-    """Install definitions and what the controllers of the settings need, and start these.
+    """Install definitions and what the controllers of the settings need; `run` starts these.
 
-    Raises EngineError: a name that isn't known, or one of them ended or doesn't get ready.
+    The API server alone has to run. Raises EngineError: a name that isn't known.
     """
     settings, files = given.settings, given.files
     objects = Objects.of(str(files.kubeconfig))
     try:
+        system = ("v1", "Namespace", "kube-system")
+        wait_for(lambda: objects.get(*system), "the API server has its namespaces", _SECONDS)
         objects.apply([MARK], MANAGER)
         if not settings.webhooks:
             keep_local(objects, MANAGER)
@@ -115,7 +117,6 @@ def add(given: Given) -> None:
             _install(controller, given, objects)
     finally:
         objects.close()
-    run(given)
 
 
 def run(given: Given) -> None:

@@ -7,7 +7,6 @@ import os
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from falaj.engine.controlplane import controllers, processes
@@ -160,14 +159,13 @@ def prepare(
         processes.write_private(files.configuration(name), content)
 
 
-def run(given: Given) -> None:
-    """Start all processes and wait until each is ready.
+def serve(given: Given) -> None:
+    """Start etcd and the API server and wait until it is ready.
 
-    Raises EngineError: one of them ended, or none of them gets ready.
+    Raises EngineError: one of them ended, or doesn't get ready.
     """
     files, ports, supervisor = given.files, given.ports, given.supervisor
     binaries = Path(given.settings.binaries["kubernetes"])
-    ready = partial(answers, authority=files.authority, pair=files.pair(ADMIN))
     supervisor.start("etcd", processes.etcd(binaries / "etcd", files, ports))
     supervisor.start(
         "kube-apiserver",
@@ -179,7 +177,24 @@ def run(given: Given) -> None:
             address=given.network.gateway if given.network is not None else None,
         ),
     )
-    wait_until(lambda: ready(ports.api, READY_PATH), supervisor, "the API server", READY_SECONDS)
+    wait_until(
+        lambda: _is_ready(given, ports.api, READY_PATH),
+        supervisor,
+        "the API server",
+        READY_SECONDS,
+    )
+
+
+def run(given: Given) -> None:
+    """Start what runs beside the API server and wait until each is ready.
+
+    Controllers of quotas and of garbage know from their start on what is defined before it, and
+    look for what is defined later every half minute.
+
+    Raises EngineError: one of them ended, or doesn't get ready.
+    """
+    files, ports, supervisor = given.files, given.ports, given.supervisor
+    binaries = Path(given.settings.binaries["kubernetes"])
     supervisor.start(
         "kube-scheduler", processes.scheduler(binaries / "kube-scheduler", files, ports)
     )
@@ -192,4 +207,11 @@ def run(given: Given) -> None:
         (ports.scheduler, "the scheduler"),
         (ports.controller_manager, "the controller manager"),
     ):
-        wait_until(lambda port=port: ready(port, "/healthz"), supervisor, what, READY_SECONDS)
+        wait_until(
+            lambda port=port: _is_ready(given, port, "/healthz"), supervisor, what, READY_SECONDS
+        )
+
+
+def _is_ready(given: Given, port: int, path: str) -> bool:
+    files = given.files
+    return answers(port, path, authority=files.authority, pair=files.pair(ADMIN))

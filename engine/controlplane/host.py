@@ -84,8 +84,10 @@ def _bring_up(
         bringup.prepare(files, ports, network, settings.real_registry)
         given = bringup.Given(settings, files, ports, supervisor)
         try:
-            bringup.run(given)
+            bringup.serve(given)
             addons.add(given)
+            bringup.run(given)
+            addons.run(given)
         except EngineError as error:
             supervisor.stop()
             shutil.rmtree(files.folder / "etcd", ignore_errors=True)
@@ -114,6 +116,7 @@ def _keep_away(given: bringup.Given, real: MachineSupervisor | None) -> None:
         supervisor.kill()
         Record(os.getpid(), "away").write(files)
     elif not files.away.exists() and not supervisor.processes:
+        bringup.serve(given)
         bringup.run(given)
         addons.run(given)
         if real is not None:

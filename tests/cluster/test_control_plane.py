@@ -8,13 +8,15 @@ import stat
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
+import psutil
 import pytest
 from kubernetes.client.exceptions import ApiException
 
 from falaj.components.kubernetes.gpu_queues.queues import CREDIT
-from falaj.engine.controlplane import ControlPlane
+from falaj.engine.controlplane import ControlPlane, objects
 from falaj.engine.controlplane.objects import wait_for
 from falaj.engine.errors import EngineError
 
@@ -80,6 +82,16 @@ def test_it_is_the_version_that_is_pinned(cluster: ControlPlane) -> None:
     assert {"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok"} <= set(
         cluster.record.processes
     )
+
+
+def test_controllers_begin_once_the_kinds_beside_them_are_defined(cluster: ControlPlane) -> None:
+    """Else quotas that count these are in force half a minute later."""
+    name = "jobsets.jobset.x-k8s.io"
+    kind = cluster.objects.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+    assert kind is not None
+    defined = datetime.fromisoformat(kind["metadata"]["creationTimestamp"]).timestamp()
+    process = psutil.Process(cluster.record.processes["kube-controller-manager"])
+    assert process.create_time() > defined
 
 
 def test_nobody_comes_in_without_a_certificate(cluster: ControlPlane) -> None:
@@ -149,7 +161,10 @@ def test_a_field_that_does_not_exist_is_refused(cluster: ControlPlane, namespace
     assert "hostnetwork" in said
 
 
-def test_a_kind_that_is_not_served_is_named(cluster: ControlPlane) -> None:
+def test_a_kind_that_is_not_served_is_named(
+    cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_SERVED_SECONDS", 0.5)
     with pytest.raises(
         EngineError, match=r"serves no Nonsense of apps/v1; it serves .*Deployment"
     ):
