@@ -74,6 +74,11 @@ class Platform:
         kubeconfig = str(self.plane.kubeconfig)
         return self.falaj("up", "--sandbox", "--cluster", kubeconfig, "--stack", stack)
 
+    def preview(self, stack: str) -> str:
+        """What `up` would change of a stack in the cluster."""
+        kubeconfig = str(self.plane.kubeconfig)
+        return self.falaj("preview", "--sandbox", "--cluster", kubeconfig, "--stack", stack)
+
     def down(self, stack: str) -> str:
         """Take a stack away again; what it said."""
         kubeconfig = str(self.plane.kubeconfig)

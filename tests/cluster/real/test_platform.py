@@ -51,7 +51,9 @@ def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> No
             [container] = each["spec"]["containers"]
             assert "@sha256:" in container["image"]
             assert not container["securityContext"]["allowPrivilegeEscalation"]
-    assert "created" not in platform.up(STACK).partition("resources: ")[2].split("\n")[0]
+    again = platform.preview(STACK)
+    assert "unchanged" in again
+    assert "to create" not in again
 
 
 def test_images_that_are_there_are_neither_built_nor_pushed_again(platform: Platform) -> None:
