@@ -255,6 +255,28 @@ def waits(cluster: ControlPlane, name: str, namespace: str) -> bool:
     return condition(found, "QuotaReserved") == "False" and condition(found, "Admitted") != "True"
 
 
+def end_all(cluster: ControlPlane, *namespaces: str) -> None:
+    """End the jobs of namespaces, and wait until nothing of them is left.
+
+    Pods that were told to end go at once: those of a dead machine would wait for its word.
+    """
+    for namespace in namespaces:
+        for api, kind in (("jobset.x-k8s.io/v1alpha2", "JobSet"), ("batch/v1", "Job")):
+            for each in cluster.objects.list(api, kind, namespace):
+                cluster.objects.delete(api, kind, each["metadata"]["name"], namespace)
+
+    def idle() -> bool:
+        pods = [each for one in namespaces for each in cluster.objects.list("v1", "Pod", one)]
+        for each in (one["metadata"] for one in pods):
+            if "deletionTimestamp" in each:
+                cluster.objects.delete("v1", "Pod", each["name"], each["namespace"], 0)
+        return not pods and not any(
+            cluster.objects.list("kueue.x-k8s.io/v1beta2", "Workload", each) for each in namespaces
+        )
+
+    eventually("what the test started is gone", idle)
+
+
 def eventually(what: str, true: Callable[[], bool]) -> None:
     """Wait until something is so."""
     wait_for(true, what, SECONDS)

@@ -19,6 +19,7 @@ from tests.cluster.tenancy import (
     active,
     condition,
     counted,
+    end_all,
     eventually,
     job,
     nodes_of,
@@ -90,19 +91,7 @@ def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 def cluster(queues: ControlPlane) -> Iterator[ControlPlane]:
     """With nothing running before, and nothing left afterwards."""
     yield queues
-    for namespace in (NORTH, SOUTH, SMALL):
-        for api, kind in (("jobset.x-k8s.io/v1alpha2", "JobSet"), ("batch/v1", "Job")):
-            for each in queues.objects.list(api, kind, namespace):
-                queues.objects.delete(api, kind, each["metadata"]["name"], namespace)
-
-    def idle() -> bool:
-        return not any(
-            queues.objects.list(api, kind, namespace)
-            for namespace in (NORTH, SOUTH, SMALL)
-            for api, kind in (("v1", "Pod"), ("kueue.x-k8s.io/v1beta2", "Workload"))
-        )
-
-    eventually("what the test started is gone", idle)
+    end_all(queues, NORTH, SOUTH, SMALL)
 
 
 def used(cluster: ControlPlane, queue: str) -> int:

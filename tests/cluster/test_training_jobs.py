@@ -20,6 +20,7 @@ from tests.cluster.tenancy import (
     claim,
     condition,
     counted,
+    end_all,
     eventually,
     nodes_of,
     platform_of,
@@ -65,18 +66,7 @@ def queues(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 def cluster(queues: ControlPlane) -> Iterator[ControlPlane]:
     """With nothing running before, and nothing left afterwards."""
     yield queues
-    for api, kind in (JOBSETS, ("batch/v1", "Job")):
-        for each in queues.objects.list(api, kind, NAMESPACE):
-            queues.objects.delete(api, kind, each["metadata"]["name"], NAMESPACE)
-    eventually(
-        "what the test started is gone",
-        lambda: (
-            not any(
-                queues.objects.list(api, kind, NAMESPACE)
-                for api, kind in (("v1", "Pod"), ("kueue.x-k8s.io/v1beta2", "Workload"))
-            )
-        ),
-    )
+    end_all(queues, NAMESPACE)
 
 
 def job(name: str, **changes: Any) -> list[Manifest]:
