@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import pulumi
 import pulumi_aws as aws
@@ -11,6 +11,7 @@ import pulumi_aws as aws
 from falaj.components.specification.names import physical_name
 from falaj.components.specification.placed import Placed
 from falaj.components.specification.property_names import camel
+from falaj.components.specification.queries import asked_once
 
 Known = TypeVar("Known")
 
@@ -63,7 +64,11 @@ def stateful(parent: pulumi.Resource, placed: Placed, **options: Any) -> pulumi.
     return pulumi.ResourceOptions(parent=parent, protect=kept, retain_on_delete=kept, **options)
 
 
+_CALLER: Final = "aws:index/getCallerIdentity:getCallerIdentity"
+
+
 def account_of(parent: pulumi.Resource) -> pulumi.Output[str]:
     """Number of the account that the parent's provider deploys into."""
-    identity = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=parent))
+    opts = pulumi.InvokeOutputOptions(parent=parent)
+    identity = asked_once(parent, _CALLER, lambda: aws.get_caller_identity_output(opts=opts))
     return identity.account_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import pulumi
 import pulumi_azure_native as azure_native
@@ -10,11 +11,25 @@ import pulumi_azure_native as azure_native
 from falaj.components.azure._waiting import waiting
 from falaj.components.specification.names import physical_name, unique_name
 from falaj.components.specification.placed import Placed
+from falaj.components.specification.queries import asked_once
 
 #: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _PLAIN = 50
 _DASHED = 24
 _LIMITS = {"storage": 24, "registry": 50}
+
+
+_CLIENT: Final = "azure-native:authorization:getClientConfig"
+
+
+def client_of(
+    parent: pulumi.Resource,
+) -> pulumi.Output[azure_native.authorization.GetClientConfigResult]:
+    """Subscription, tenant and principal that the parent's provider deploys with."""
+    opts = pulumi.InvokeOutputOptions(parent=parent)
+    return asked_once(
+        parent, _CLIENT, lambda: azure_native.authorization.get_client_config_output(opts=opts)
+    )
 
 
 def titled(placed: Placed, *parts: str) -> str:

@@ -11,7 +11,13 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import monitor, operationalinsights, security
 
-from falaj.components.azure._component import component_options, kept, resource_group, titled
+from falaj.components.azure._component import (
+    client_of,
+    component_options,
+    kept,
+    resource_group,
+    titled,
+)
 from falaj.components.azure._ids import key_identifier
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.azure._storage import vault_of
@@ -347,9 +353,7 @@ class AuditTrail(pulumi.ComponentResource):
         )
         trail = self._activities(workspace.id)
         self._resources(workspace.id)
-        client = azure_native.authorization.get_client_config_output(
-            opts=pulumi.InvokeOutputOptions(parent=self)
-        )
+        client = client_of(self)
         threat_detection(
             f"{name}-defender",
             client.subscription_id,

@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 
 import pulumi
-import pulumi_azure_native as azure_native
 from pulumi_azure_native import consumption
 
-from falaj.components.azure._component import component_options, titled
+from falaj.components.azure._component import client_of, component_options, titled
 from falaj.components.catalogue.tag_names import tag_name
 from falaj.components.specification.budget import BudgetArgs, check
 from falaj.components.specification.property_names import engine_inputs
@@ -44,9 +43,7 @@ class Budget(pulumi.ComponentResource):
         super().__init__(
             "falaj-azure:index:Budget", name, engine_inputs(args), component_options(opts)
         )
-        client = azure_native.authorization.get_client_config_output(
-            opts=pulumi.InvokeOutputOptions(parent=self)
-        )
+        client = client_of(self)
         month = spec.start or datetime.now(UTC).strftime("%Y-%m")
         emails = list(spec.emails)
         alerts = {

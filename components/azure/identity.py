@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-import pulumi_azure_native as azure_native
 from pulumi_azure_native import authorization
 
 from falaj.components.azure import _roles
-from falaj.components.azure._component import component_options
+from falaj.components.azure._component import client_of, component_options
 from falaj.components.azure._ids import bucket_id, store_id
 from falaj.components.azure._roles import ROLES, define_role
 from falaj.components.specification.identity import (
@@ -99,9 +98,7 @@ class Identity(pulumi.ComponentResource):
         self._spec = spec
         self._name = name
         self._opts = pulumi.ResourceOptions(parent=self)
-        client = azure_native.authorization.get_client_config_output(
-            opts=pulumi.InvokeOutputOptions(parent=self)
-        )
+        client = client_of(self)
         subscription = pulumi.Output.concat("/subscriptions/", client.subscription_id)
         roles = {
             duty: define_role(

@@ -8,6 +8,7 @@ import pulumi_azure_native as azure_native
 from pulumi_azure_native import keyvault, resources
 
 from falaj.components.azure._component import (
+    client_of,
     component_options,
     dashed,
     kept,
@@ -254,9 +255,7 @@ class KeyRing(pulumi.ComponentResource):
         self._kept = kept(self._opts, spec.placed.retained)
         self._of_keys = _key_options(name, self._kept)
         self._group = resource_group(name, spec.placed, self._opts, stateful=True)
-        client = azure_native.authorization.get_client_config_output(
-            opts=pulumi.InvokeOutputOptions(parent=self)
-        )
+        client = client_of(self)
         administrators: list[pulumi.Input[str]] = list(spec.administrators) or [client.object_id]
         vault = self._vault(client.tenant_id)
         identity, allowed = self._user(vault)

@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_azure_native import authorization, keyvault, monitor
 from pulumi_azure_native import containerregistry as acr
+from pulumi_azure_native import keyvault, monitor
 
-from falaj.components.azure._component import compact, component_options, kept, resource_group
+from falaj.components.azure._component import (
+    client_of,
+    compact,
+    component_options,
+    kept,
+    resource_group,
+)
 from falaj.components.azure._ids import key_identifier, user_assigned
 from falaj.components.azure._private_endpoint import Door, private_endpoint
 from falaj.components.azure._roles import KEY_USER, Grant, grant
@@ -135,14 +141,13 @@ class Registry(pulumi.ComponentResource):
     def _first_key(self, args: RegistryArgs) -> _Key:
         """A key with which the registry can be made, in a vault that it reaches meanwhile."""
         placed, name = self._spec.placed, self._name
-        of_query = pulumi.InvokeOutputOptions(parent=self)
         vault = keyvault.Vault(
             # An automatic name, so that another never meets this one among deleted vaults.
             physical_name(name, "first", limit=AUTOMATIC),
             resource_group_name=self._group.name,
             location=placed.region,
             properties=vault_properties(
-                authorization.get_client_config_output(opts=of_query).tenant_id,
+                client_of(self).tenant_id,
                 _FIRST_WINDOW_DAYS,
                 closed=False,
             ),
@@ -165,7 +170,9 @@ class Registry(pulumi.ComponentResource):
         workspace = args.get("log_destination_id")
         if workspace is not None:
             self._log("first-logs", vault.id, ("AuditEvent",), workspace)
-        reader = user_assigned(args.get("key_identity_id", ""), of_query)
+        reader = user_assigned(
+            args.get("key_identity_id", ""), pulumi.InvokeOutputOptions(parent=self)
+        )
         granted = grant(
             f"{name}-first-use", Grant(KEY_USER, vault.id, reader.principal_id), self._opts
         )
