@@ -30,7 +30,7 @@ def test_cycles_are_still_found() -> None:
         "from falaj.engine.short_lived import collect_rarely\ncollect_rarely()\n"
         "class A: pass\n"
         "found = []\n"
-        "for _ in range(120_000):\n"
+        "for _ in range(700_000):\n"
         "    one = A(); one.itself = one; found.append(weakref.ref(one))\n"
         "print(sum(each() is None for each in found) > 0)\n"
     )

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -152,6 +153,7 @@ def _refused(identity: Identity, path: str) -> tuple[int, str]:
     known: Any = service
     known.router, known.further, known.counters, known.denials = ROUTER, {}, Counters(), {}
     known.jobs = known.watched = known.language = None
+    known.runs = SimpleNamespace(upstream=None, engine=None)
     known.authenticator = Authenticator(identity)
     try:
         service.admit(Exchange(b"GET", path.encode()), None, b'""')

@@ -367,7 +367,9 @@ def test_a_server_that_leaves_while_it_looks_for_jobs_ends_its_new_workers(
 ) -> None:
     master = Master(site.config)
     killed: list[int] = []
-    worker = SimpleNamespace(error=None, facts=dict, signature={}, kill=lambda: killed.append(1))
+    worker = SimpleNamespace(
+        error=None, facts=dict, signature={}, memory=0, kill=lambda: killed.append(1)
+    )
 
     async def ready(*_: object) -> bool:
         return True
