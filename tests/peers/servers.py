@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from falaj.engine.controlplane.bringup import free_ports
 from tests.environments import environment
 
 HERE = Path(__file__).parent
@@ -41,15 +41,6 @@ class Peer:
     binary: bool = False
     token: str = ""
     authority: str = ""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody has."""
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in opened:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in opened]
 
 
 @contextlib.contextmanager

@@ -11,12 +11,12 @@ import contextlib
 import http.client
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
+from falaj.engine.controlplane.bringup import free_ports
 from falaj.workloads.registry.triton_layout import Running, configuration
 from tests.environments import environment
 from tests.workloads.inference import models
@@ -133,21 +133,13 @@ class Triton:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in opened:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in opened]
-
-
 @contextlib.contextmanager
 def running(folder: Path, contents: Mapping[str, bytes], max_batch: int) -> Generator[Triton]:
     """Serve models until the block ends, as a pod of the GPU tier is told to."""
     installed = home()
     wheel = server_of(installed)
     write_repository(folder / "models", contents, max_batch)
-    port, grpc_port = _free_ports(2)
+    port, grpc_port = free_ports(2)
     variables = {
         "PATH": f"{installed / 'bin'}:/usr/bin:/bin", "HOME": str(folder),
         "LD_LIBRARY_PATH": str(wheel.parents[1] / "nvidia_pytriton.libs"),

@@ -160,6 +160,7 @@ def load(
                     authenticator=authenticator, pool=pool, threads=threads,
                     metrics=partial(statistics, name), statistics=partial(statistics, name),
                 )  # fmt: skip
+                made.memory = bytes_
                 break
             except WorkloadError as problem:
                 error = error or str(problem)
@@ -177,6 +178,9 @@ def load(
 
 class _Wish:
     """What is wanted of a further model, and what it would take.
+
+    The graphs that this reads aren't kept until they are loaded: all of them at once would take
+    the memory that is bounded.
 
     Args:
         configuration: of the service.
@@ -242,7 +246,7 @@ def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherS
             "as the first model: leave it out of models"
         )
     made = FurtherService(own, model=loaded, **given)
-    made.size, made.memory = len(content), memory.estimate(content)
+    made.size = len(content)
     return made
 
 
