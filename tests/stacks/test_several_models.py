@@ -59,7 +59,8 @@ def test_a_stack_that_names_no_further_model_is_told_why(
     "models",
     [
         {"a/b": {"stack": "price"}}, {"price": {"stack": "No Stack"}}, {"price": {"shadow": {}}},
-        {"price": {"stack": "price", "batching": True}}, {"price": {"alias": "No"}},
+        {"price": {"stack": "price", "drift": True}}, {"price": {"alias": "No"}},
+        {"price": {"stack": "price", "batching": "always"}},
     ],
 )  # fmt: skip
 def test_what_a_further_model_has_not_is_refused(models: dict[str, Any]) -> None:
@@ -96,6 +97,7 @@ INPUTS: dict[str, Any] = {
         ({"price": FURTHER | {"alias": "No"}}, "price.alias: given 'No'"),
         ({"price": FURTHER | {"shadow": True}}, "price.shadow: unknown input 'shadow'"),
         ({"price": FURTHER | {"maxRows": 0}}, "price.maxRows: given 0"),
+        ({"price": FURTHER | {"batching": 1}}, "price.batching: given 1"),
     ],
 )
 def test_the_component_refuses_what_is_no_further_model(models: Any, words: str) -> None:
@@ -105,12 +107,16 @@ def test_the_component_refuses_what_is_no_further_model(models: Any, words: str)
 
 
 def test_the_server_is_told_of_further_models(tmp_path: Path) -> None:
-    models: Any = {"price": FURTHER | {"maxRows": 7}}
+    queue = {"batching": True, "priorities": True}
+    models: Any = {"price": FURTHER | {"maxRows": 7}, "wide": FURTHER | queue}
     inputs = InferenceServiceHandler().check(INPUTS | {"models": models}, {})
     assert fields.KIND_NAMES["maps"] == "a map from names to maps"
     service = ServiceFiles(tmp_path / "churn")
     told = configuration(Context("service"), service, inputs, Site(tmp_path))
-    assert told["models"] == {"price": FURTHER | {"alias": "production", "max_rows": 7}}
+    usual = {"alias": "production", "batching": False, "priorities": False}
+    assert told["models"] == {
+        "price": FURTHER | usual | {"max_rows": 7}, "wide": FURTHER | usual | queue,
+    }  # fmt: skip
 
 
 # -- the command ------------------------------------------------------------------------------

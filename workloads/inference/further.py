@@ -8,6 +8,7 @@ own.
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import InferenceError, body_too_large
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.metrics import NO_VERSION, Counters
-from falaj.workloads.inference.models import memory
+from falaj.workloads.inference.models import batching, memory
 from falaj.workloads.inference.models import model as models
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.protocol import extensions
@@ -245,7 +246,11 @@ def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherS
             f"version {version} of {own.model} is a language model, which has a server of its own "
             "as the first model: leave it out of models"
         )
-    made = FurtherService(own, model=loaded, **given)
+    plan = None
+    if own.batching:
+        plan = batching.plan(loaded)
+        print(f"batching of {own.model} is {plan.reason}", file=sys.stderr, flush=True)
+    made = FurtherService(own, model=loaded, batching=plan, **given)
     made.size = len(content)
     return made
 

@@ -332,6 +332,10 @@ class FurtherSettings:
     """In a request; None: as many as of the first model."""
     max_body_bytes: int | None = None
     """Of a request, no more than the server reads; None: as many as that."""
+    batching: bool = False
+    """Requests for it run together, where a worker measures that this is quicker."""
+    priorities: bool = False
+    """Its queue is in the order of what requests say of themselves."""
 
 
 @dataclass(frozen=True)
@@ -542,6 +546,8 @@ def _models(section: Section) -> dict[str, FurtherSettings]:
             registry=own.file("registry"), keyring=own.file("keyring"), alias=alias,
             max_rows=own.optional_bounded("max_rows"),
             max_body_bytes=own.optional_bounded("max_body_bytes"),
+            batching=own.flag("batching", default=FurtherSettings.batching),
+            priorities=own.flag("priorities", default=FurtherSettings.priorities),
         )  # fmt: skip
         own.finish(tuple(FurtherSettings.__dataclass_fields__))
     return found
@@ -593,11 +599,11 @@ def of_shadow(settings: Settings) -> Settings:
 
 
 def of_further(settings: Settings, name: str) -> Settings:
-    """Likewise for one of its further models, which has limits of its own."""
+    """Likewise for one of its further models, which has limits and a queue of its own."""
     own = settings.models[name]
     return replace(
         of_shadow(settings), model=name, registry=own.registry, keyring=own.keyring,
-        alias=own.alias, shadow=None, priorities=False,
+        alias=own.alias, shadow=None, batching=own.batching, priorities=own.priorities,
         limits=replace(
             settings.limits,
             max_rows=own.max_rows or settings.limits.max_rows,
@@ -867,8 +873,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def _add_models(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--models", metavar="JSON",
-        help="further models by name, each with registry and keyring, and alias, max_rows and "
-        "max_body_bytes where they aren't as usual (default: none)",
+        help="further models by name, each with registry and keyring, and alias, max_rows, "
+        "max_body_bytes, batching and priorities where they aren't as usual (default: none)",
     )  # fmt: skip
     command.add_argument(
         "--models-memory-bytes", type=int,

@@ -72,8 +72,8 @@ class JobArgs(TypedDict):
 class FurtherModelArgs(TypedDict):
     """A model that is served beside the first, under its own name and with scopes of its own.
 
-    It is verified as the first is. Batching, priorities, drift, jobs, a shadow and an experiment
-    are of the first model alone."""
+    It is verified as the first is. Drift, jobs, a shadow and an experiment are of the first model
+    alone."""
 
     registry: Annotated[str, PATH]
     """Folder of its registry."""
@@ -86,6 +86,10 @@ class FurtherModelArgs(TypedDict):
     """Most rows in a request. Default: as many as of the first model."""
     max_body_bytes: NotRequired[Annotated[int | None, bound("service", "max_body_bytes")]]
     """Largest request, in bytes, not more than the service reads. Default: as large as that."""
+    batching: NotRequired[Annotated[bool, Default(value=False)]]
+    """Run requests for it that wait together, as with ``batching`` of the service."""
+    priorities: NotRequired[Annotated[bool, Default(value=False)]]
+    """Requests for it may say how urgent they are, as with ``priorities`` of the service."""
 
 
 @described

@@ -412,7 +412,7 @@ def _further(given: object) -> dict[str, Any]:
     """A further model as ``service.json`` has it."""
     names = {
         "registry": "registry", "keyring": "keyring", "alias": "alias", "maxRows": "max_rows",
-        "maxBodyBytes": "max_body_bytes",
+        "maxBodyBytes": "max_body_bytes", "batching": "batching", "priorities": "priorities",
     }  # fmt: skip
     return {
         # The engine knows no whole numbers.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import proto
@@ -58,7 +59,10 @@ def test_a_held_port_is_refused_in_preview_and_in_create(provider: Any, tmp_path
                 provider.create(
                     "Workspace", {"path": str(tmp_path / "s"), "ports": [port]}, preview=preview
                 )
-            assert f"port {port} on 127.0.0.1 is in use by python" in caught.value.details()
+            assert (
+                f"port {port} on 127.0.0.1 is in use by {psutil.Process().name()} ("
+                in caught.value.details()
+            )
             assert "choose another port" in caught.value.details()
     assert not (tmp_path / "s").exists()
 

@@ -437,7 +437,10 @@ def test_a_service_comes_back_after_kills_and_moves_to_another_port(
         held = int(other.getsockname()[1])
         with pytest.raises(grpc.RpcError) as caught:
             provider.update("InferenceService", made, up, {**inputs, "port": held})
-        assert f"port {held} on 127.0.0.1 is in use by python" in caught.value.details()
+        assert (
+            f"port {held} on 127.0.0.1 is in use by {psutil.Process().name()} ("
+            in caught.value.details()
+        )
     assert stack.predict(up["endpoint"], token) == 6.0
 
     moved = provider.update("InferenceService", made, up, {**inputs, "port": held})

@@ -39,8 +39,10 @@ class Other:
         self.keyring = KeyRing.create(root / "keyring")
         self.store = Store(root / "registry", self.keyring)
 
-    def publish(self, name: str, seed: int = 1, *, promote: bool = True) -> int:
-        model = models.mlp(seed)
+    def publish(
+        self, name: str, seed: int = 1, *, promote: bool = True, model: bytes | None = None
+    ) -> int:
+        model = model or models.mlp(seed)
         files = {"model.onnx": model}
         made = self.store.publish(name, files, models.fields(model, "run"), self.keyring)
         if promote:
@@ -86,7 +88,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "allowed is at most limits.max_body_bytes, 8388608",
     ),
     ({"models": {"price": OF_OTHER | {"shadow": {}}}}, "models.price.shadow is not a known"),
-    ({"models": {"price": OF_OTHER | {"batching": True}}}, "models.price.batching is not"),
+    ({"models": {"price": OF_OTHER | {"drift": {}}}}, "models.price.drift is not a known"),
+    ({"models": {"price": OF_OTHER | {"batching": 1}}}, "models.price.batching: got 1"),
+    (
+        {"models": {"price": OF_OTHER | {"priorities": "low"}}},
+        'models.price.priorities: got "low"',
+    ),
     (
         {"models": {"price": OF_OTHER}, "upstream": {"url": "http://127.0.0.1:8000"}},
         "a server that runs its models itself",
@@ -119,6 +126,10 @@ def test_a_further_model_has_its_own_limits_and_nothing_that_is_beside_the_first
     assert (own.limits.max_rows, own.limits.max_body_bytes) == (7, found.limits.max_body_bytes)
     beside = (own.batching, own.priorities, own.jobs, own.experiment, own.drift.enabled)
     assert beside == (False, False, None, None, False)
+    for key in ("batching", "priorities"):
+        found = parsed(models={"price": OF_OTHER | {key: True}})
+        assert not getattr(found, key)
+        assert getattr(settings.of_further(found, "price"), key)
     for of in (settings.of_shadow(found), settings.of_candidate(found), own):
         assert not of.models
 
@@ -237,9 +248,11 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     other.publish("price")
     other.publish("changed")
     other.tamper("changed", 1)
+    other.publish("wide", model=models.heavy())
     site.write(
         models={
             "price": other.further(max_rows=2, max_body_bytes=4096),
+            "wide": other.further(batching=True, priorities=True),
             "changed": other.further(),
             "missing": other.further(),
         },
@@ -272,7 +285,7 @@ def test_each_model_answers_for_itself_and_broken_ones_alone_do_not(beside: Serv
         assert str(beside.site.root.parent) not in said["error"]
     facts = beside.state()["models"]
     assert {name: each["state"] for name, each in facts.items()} == {
-        "price": "serving", "changed": "unavailable", "missing": "unavailable",
+        "price": "serving", "wide": "serving", "changed": "unavailable", "missing": "unavailable",
     }  # fmt: skip
     assert facts["price"]["bytes"] > 1000
     assert "changed" in facts["changed"]["error"]
@@ -297,6 +310,32 @@ def test_a_further_model_has_limits_of_its_own(beside: Server) -> None:
     assert call(connection, "POST", "/v2/models/price/infer", token=token, body=large)[0] == 413
 
 
+def test_a_further_model_has_a_queue_of_its_own(beside: Server) -> None:
+    connection, observer = beside.connect(), beside.site.token("observe")
+
+    def told(model: str, what: str) -> Any:
+        path = f"/v2/models/{model}/{what}"
+        return call(connection, "GET", path, token=observer)[1]
+
+    def asked(model: str, priority: str, *scopes: str) -> int:
+        token, body = beside.site.token(*scopes), row(parameters={"priority": priority})
+        return call(connection, "POST", f"/v2/models/{model}/infer", token=token, body=body)[0]
+
+    reason = told("wide", "config")["parameters"]["batching"]["string_value"]
+    assert reason.startswith("on: up to "), "a wide network is quicker for several rows"
+    assert f"batching of wide is {reason}" in beside.errors.read_text()
+    for other in ("mlp", "price"):
+        assert "batching" not in told(other, "config").get("parameters", {})
+    assert asked("wide", "low", "predict:wide") == 200
+    assert "batch_stats" in told("wide", "stats")["model_stats"][0]
+    assert asked("wide", "high", "predict:wide", "urgent:price") == 403
+    assert asked("wide", "high", "predict:wide", "urgent:wide") == 200
+    assert asked("wide", "none", "predict:wide") == 400
+    # These have no such queue, and pass over what they are told of it.
+    for other in ("mlp", "price"):
+        assert asked(other, "high", f"predict:{other}") == 200
+
+
 def test_what_is_told_of_models_is_told_to_those_who_may_know(beside: Server) -> None:
     connection = beside.connect()
 
@@ -317,7 +356,8 @@ def test_what_is_told_of_models_is_told_to_those_who_may_know(beside: Server) ->
     )
     assert asked[0] == 200
     assert names("observe") == {
-        "mlp": "READY", "price": "READY", "changed": "UNAVAILABLE", "missing": "UNAVAILABLE",
+        "mlp": "READY", "price": "READY", "wide": "READY",
+        "changed": "UNAVAILABLE", "missing": "UNAVAILABLE",
     }  # fmt: skip
     assert names("observe:price") == {"price": "READY"}
     index = get("/v2/repository/index", "observe:changed", method="POST")[1]
@@ -335,7 +375,7 @@ def test_what_is_told_of_models_is_told_to_those_who_may_know(beside: Server) ->
     stats = get("/v2/models/stats", "observe:price")[1]
     assert {each["name"] for each in stats["model_stats"]} == {"price"}
     assert {each["name"] for each in get("/v2/models/stats", "observe")[1]["model_stats"]} == {
-        "mlp", "price",
+        "mlp", "price", "wide",
     }  # fmt: skip
     assert get("/v2/models/price/stats", "observe")[1]["model_stats"][0]["inference_count"] > 0
 
