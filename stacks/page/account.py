@@ -115,6 +115,15 @@ class Account:
         return self.settings.model
 
     @property
+    def drift_off(self) -> str | None:
+        """The setting by which drift isn't watched of the model; None: it is watched."""
+        if self.settings.drift.enabled:
+            return None
+        if self._first.drift.enabled:
+            return f"falaj:service.models.{self.model}.drift"
+        return "falaj:service.drift.enabled"
+
+    @property
     def store(self) -> Store:
         """The registry."""
         return Store(self.settings.registry)

@@ -252,13 +252,6 @@ class Page:
     ) -> web.Response:
         shown_now = await asyncio.to_thread(self._known, account, everything)
         running = await self._running(account)
-        if not account.is_first:
-            # Drift is watched of the first model alone: there is no such part.
-            return _html(
-                "page.html", status,
-                **{**_predicting(shown_now["served"]), **shown_now,
-                   **running, "drift": None, **given},
-            )  # fmt: skip
         # A server that just didn't answer isn't waited for again.
         drift = (
             {"found": None, "why": running["down"]}
@@ -487,6 +480,8 @@ class Page:
         }  # fmt: skip
 
     async def _drift(self, account: Account, version: Version | None) -> dict[str, Any]:
+        if (key := account.drift_off) is not None:
+            return {"found": None, "why": f"Drift isn't watched of this model: {key} is false."}
         path = f"/v2/models/{quote(account.model, safe='')}/drift"
         try:
             reply = await self.server.ask(account, path)

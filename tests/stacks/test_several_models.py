@@ -59,7 +59,7 @@ def test_a_stack_that_names_no_further_model_is_told_why(
     "models",
     [
         {"a/b": {"stack": "price"}}, {"price": {"stack": "No Stack"}}, {"price": {"shadow": {}}},
-        {"price": {"stack": "price", "drift": True}}, {"price": {"alias": "No"}},
+        {"price": {"stack": "price", "drift": {}}}, {"price": {"alias": "No"}},
         {"price": {"stack": "price", "batching": "always"}},
     ],
 )  # fmt: skip
@@ -113,7 +113,7 @@ def test_the_server_is_told_of_further_models(tmp_path: Path) -> None:
     assert fields.KIND_NAMES["maps"] == "a map from names to maps"
     service = ServiceFiles(tmp_path / "churn")
     told = configuration(Context("service"), service, inputs, Site(tmp_path))
-    usual = {"alias": "production", "batching": False, "priorities": False}
+    usual = {"alias": "production", "batching": False, "priorities": False, "drift": True}
     assert told["models"] == {
         "price": FURTHER | usual | {"max_rows": 7}, "wide": FURTHER | usual | queue,
     }  # fmt: skip

@@ -22,6 +22,7 @@ from falaj.workloads.inference import settings
 from falaj.workloads.inference.auth import Authenticator
 from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.http import Answer, Exchange
+from falaj.workloads.inference.drift import reference
 from falaj.workloads.inference.errors import InferenceError, body_too_large
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.metrics import NO_VERSION, Counters
@@ -29,7 +30,7 @@ from falaj.workloads.inference.models import batching, memory
 from falaj.workloads.inference.models import model as models
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.protocol import extensions
-from falaj.workloads.inference.service import Further, Service
+from falaj.workloads.inference.service import Further, Service, Watched
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
@@ -52,6 +53,8 @@ class FurtherService(Service):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
+        self.manifest: Mapping[str, Any] = {}
+        """What its package says that drift is judged by; of one that isn't watched, nothing."""
         self.version: int | None = int(self.model.version)
         self.asked: dict[str, int] = {}
         self.error: str | None = None
@@ -75,7 +78,7 @@ class FurtherService(Service):
 
     @property
     def _offered(self) -> dict[str, http.Route]:
-        return http.places_of(self.model.name, self.model.version)
+        return self.answered_of(http.places_of(self.model.name, self.model.version))
 
 
 class Absent:
@@ -90,8 +93,10 @@ class Absent:
         self.name = name
         self.version: int | None = None
         self.size = self.memory = 0
+        self.manifest: Mapping[str, Any] = {}
         self.error = reason[:_LONGEST]
         self.counters = Counters()
+        self.watched = None
         self.asked: dict[str, int] = {}
 
     def handle(self, exchange: Exchange) -> Answer:
@@ -127,6 +132,7 @@ def load(
     threads: int,
     streams: int,
     statistics: Callable[[str], Awaitable[bytes]],
+    watch: Callable[[str, Package, Model], Watched],
 ) -> dict[str, FurtherService | Absent]:
     """Load all further models of a worker, as far as they can be.
 
@@ -140,6 +146,7 @@ def load(
         threads: of it.
         streams: runs at once that there are threads for.
         statistics: what is counted of a model across workers, by its name.
+        watch: has a model's rows counted, by its name, and what its package says of them.
     """
     found: dict[str, FurtherService | Absent] = {}
     wishes = [_Wish(configuration, name, wanted.get(name, {})) for name in configuration.models]
@@ -157,7 +164,7 @@ def load(
                 continue
             try:
                 made = _opened(
-                    settings.of_further(configuration, name), version, streams,
+                    settings.of_further(configuration, name), version, streams, watch,
                     authenticator=authenticator, pool=pool, threads=threads,
                     metrics=partial(statistics, name), statistics=partial(statistics, name),
                 )  # fmt: skip
@@ -229,7 +236,13 @@ def _package(own: Settings, version: int) -> Package:
     return Store(own.registry).load(own.model, version, keyring, keyring.verify_key())
 
 
-def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherService:
+def _opened(
+    own: Settings,
+    version: int,
+    streams: int,
+    watch: Callable[[str, Package, Model], Watched],
+    **given: Any,
+) -> FurtherService:
     """Verify, open and warm up one version.
 
     Raises:
@@ -250,7 +263,10 @@ def _opened(own: Settings, version: int, streams: int, **given: Any) -> FurtherS
     if own.batching:
         plan = batching.plan(loaded)
         print(f"batching of {own.model} is {plan.reason}", file=sys.stderr, flush=True)
-    made = FurtherService(own, model=loaded, batching=plan, **given)
+    watched = watch(own.model, package, loaded) if own.drift.enabled else None
+    made = FurtherService(own, model=loaded, batching=plan, watched=watched, **given)
+    if watched is not None:
+        made.manifest = reference.part_of(package.manifest)
     made.size = len(content)
     return made
 
@@ -271,6 +287,7 @@ def report_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, dict[
             "error": each.error,
             "bytes": each.size,
             "memory_bytes": each.memory,
+            "manifest": each.manifest,
         }
         for name, each in further.items()
     }

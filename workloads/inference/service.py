@@ -759,6 +759,10 @@ class Service:
     @property
     def _offered(self) -> dict[str, http.Route]:
         """The paths that are answered, by the settings and the model."""
+        return self.answered_of(self.router.places)
+
+    def answered_of(self, places: Mapping[str, http.Route]) -> dict[str, http.Route]:
+        """Return those of these paths that are answered, by the settings and the model."""
         off = (OF_JOBS if self.jobs is None else ()) + (OF_WATCHED if self.watched is None else ())
         if self.language is None:
             off += OF_LANGUAGE
@@ -766,8 +770,7 @@ class Service:
             off += (http.CHATS,)
         if self.runs.engine is not None:
             off += (http.INFER,)
-        places = self.router.places.items()
-        return {path: route for path, route in places if route.name not in off}
+        return {path: route for path, route in places.items() if route.name not in off}
 
     @cached_property
     def _openapi(self) -> bytes:
@@ -920,16 +923,20 @@ class Service:
         watched = self.watched
         if watched is None:
             raise RequestError(
-                404, "drift isn't watched here: drift.enabled is false in the service's settings"
+                404,
+                "drift isn't watched of this model: the service's settings have drift.enabled, or "
+                "drift of a further model, as false",
             )
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
         if exchange.route.name == http.DRIFT:
-            return Answer(200, await watched.ask(channel.DRIFT_REQUEST, b""))
+            of = channel.of_model(self.model.name, b"")
+            return Answer(200, await watched.ask(channel.DRIFT_REQUEST, of))
         given = labels.parse(exchange.content, watched.reference.answers)
         if watched.sender is not None:
             # Labels may follow at once.
             watched.sender.flush()
-        return Answer(200, await watched.ask(channel.FEEDBACK, orjson.dumps(given)))
+        of = channel.of_model(self.model.name, orjson.dumps(given))
+        return Answer(200, await watched.ask(channel.FEEDBACK, of))
 
     def infer(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
         """Check the tensors and run the model: here if it is quick, else as `Runs` decides.

@@ -336,6 +336,8 @@ class FurtherSettings:
     """Requests for it run together, where a worker measures that this is quicker."""
     priorities: bool = False
     """Its queue is in the order of what requests say of themselves."""
+    drift: bool = True
+    """It is watched for drift, where the first model is, in as long windows."""
 
 
 @dataclass(frozen=True)
@@ -379,8 +381,9 @@ class Settings:
     """Whether requests may say how urgent they are."""
     models: Mapping[str, FurtherSettings] = field(default_factory=dict[str, FurtherSettings])
     """Further models, by the name that they have in their registries. What is beside the first
-    model (a shadow, an experiment, drift, jobs, batching, priorities, another tier) is beside it
-    alone."""
+    model (a shadow, an experiment, jobs, another tier) is beside it alone."""
+    further: bool = False
+    """Whether these are of a further model, by `of_further`."""
 
     @property
     def jobs_folder(self) -> Path:
@@ -390,7 +393,14 @@ class Settings:
     @property
     def drift_file(self) -> Path:
         """What is kept of drift over a restart: beside the state, under its name."""
+        if self.further:
+            return self.drift_folder / f"{self.model}{SUFFIX}"
         return self.state.with_suffix(f".drift{SUFFIX}")
+
+    @property
+    def drift_folder(self) -> Path:
+        """Likewise of further models, by their names."""
+        return self.state.with_suffix(".drift")
 
 
 def reached_at(host: str) -> str:
@@ -548,6 +558,7 @@ def _models(section: Section) -> dict[str, FurtherSettings]:
             max_body_bytes=own.optional_bounded("max_body_bytes"),
             batching=own.flag("batching", default=FurtherSettings.batching),
             priorities=own.flag("priorities", default=FurtherSettings.priorities),
+            drift=own.flag("drift", default=FurtherSettings.drift),
         )  # fmt: skip
         own.finish(tuple(FurtherSettings.__dataclass_fields__))
     return found
@@ -604,6 +615,7 @@ def of_further(settings: Settings, name: str) -> Settings:
     return replace(
         of_shadow(settings), model=name, registry=own.registry, keyring=own.keyring,
         alias=own.alias, shadow=None, batching=own.batching, priorities=own.priorities,
+        drift=replace(settings.drift, enabled=settings.drift.enabled and own.drift), further=True,
         limits=replace(
             settings.limits,
             max_rows=own.max_rows or settings.limits.max_rows,
@@ -874,7 +886,8 @@ def _add_models(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--models", metavar="JSON",
         help="further models by name, each with registry and keyring, and alias, max_rows, "
-        "max_body_bytes, batching and priorities where they aren't as usual (default: none)",
+        "max_body_bytes, batching, priorities and drift where they aren't as usual (default: "
+        "none)",
     )  # fmt: skip
     command.add_argument(
         "--models-memory-bytes", type=int,

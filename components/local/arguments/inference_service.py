@@ -72,8 +72,8 @@ class JobArgs(TypedDict):
 class FurtherModelArgs(TypedDict):
     """A model that is served beside the first, under its own name and with scopes of its own.
 
-    It is verified as the first is. Drift, jobs, a shadow and an experiment are of the first model
-    alone."""
+    It is verified as the first is. Jobs, a shadow and an experiment are of the first model alone.
+    """
 
     registry: Annotated[str, PATH]
     """Folder of its registry."""
@@ -90,6 +90,9 @@ class FurtherModelArgs(TypedDict):
     """Run requests for it that wait together, as with ``batching`` of the service."""
     priorities: NotRequired[Annotated[bool, Default(value=False)]]
     """Requests for it may say how urgent they are, as with ``priorities`` of the service."""
+    drift: NotRequired[Annotated[bool, Default(value=True)]]
+    """Compare requests and answers with its training data, where ``drift`` of the service does so
+    for the first model, in windows of the same length."""
 
 
 @described

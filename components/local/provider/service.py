@@ -413,6 +413,7 @@ def _further(given: object) -> dict[str, Any]:
     names = {
         "registry": "registry", "keyring": "keyring", "alias": "alias", "maxRows": "max_rows",
         "maxBodyBytes": "max_body_bytes", "batching": "batching", "priorities": "priorities",
+        "drift": "drift",
     }  # fmt: skip
     return {
         # The engine knows no whole numbers.

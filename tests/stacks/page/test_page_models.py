@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from falaj.stacks.page.account import Account
 from tests.stacks.page.site import make_stack, serving
 from tests.stacks.page.test_page import Elements, Visitor, plain, require_harmless
 from tests.workloads.inference import models
@@ -67,11 +68,10 @@ def test_a_model_is_chosen_and_all_of_the_page_is_its_own(place: Place) -> None:
         assert choice(answer.text) == {
             f"/?model={each}": "page" if each == of else None for each in ("mlp", "price", "gone")
         }
-    assert "Drift" in plain(first.text)
     text = plain(price.text)
-    # Drift is watched of the first model alone.
-    assert "Drift" not in text
-    assert 'id="drift"' not in price.text
+    for answer in (first, price):
+        assert 'id="drift"' in answer.text
+        assert "Drift isn't watched" in plain(answer.text), "its package says nothing of rows"
     assert "Go back to version 1" in text
     assert "token --model price" in text
     assert "/v2/models/price/openapi.json" in text
@@ -82,6 +82,15 @@ def test_a_model_is_chosen_and_all_of_the_page_is_its_own(place: Place) -> None:
     require_harmless(gone.text)
     assert "The registry has no version of this model." in gone.text
     assert "unavailable" in visitor.get("/live?model=gone").text
+
+
+def test_why_drift_of_a_model_is_off_is_said_by_its_setting(tmp_path: Path) -> None:
+    site, place = Site(tmp_path / "site"), {"registry": "/r", "keyring": "/k"}
+    site.write(models={"price": place | {"drift": False}, "other": place})
+    found = {name: Account(site.config, name).drift_off for name in ("mlp", "price", "other")}
+    assert found == {"mlp": None, "price": "falaj:service.models.price.drift", "other": None}
+    site.write(drift={"enabled": False})
+    assert Account(site.config, "other").drift_off == "falaj:service.drift.enabled"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from falaj.workloads.inference.drift.counting import Counting
 from falaj.workloads.inference.drift.labels import Memory
 from falaj.workloads.inference.drift.reference import Reference
 from falaj.workloads.inference.drift.state import DriftState
-from falaj.workloads.inference.drift.windows import Drift
+from falaj.workloads.inference.drift.windows import Drift, metrics
 from falaj.workloads.inference.models.model import load
 from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.settings import DriftSettings
@@ -173,7 +173,8 @@ class Kept:
     def __init__(self, root: Path) -> None:
         self.keyring = KeyRing.create(root / "keyring")
         self.settings: Any = SimpleNamespace(
-            model="m", drift=DriftSettings(), drift_file=root / "state.drift.sealed",
+            model="m", drift=DriftSettings(), further=False,
+            drift_file=root / "state.drift.sealed",
             keyring=self.keyring.path,
         )  # fmt: skip
         self.manifest = watched.table_fields(models.table())
@@ -344,6 +345,6 @@ def test_the_series_of_metrics_are_bounded_and_stand_once() -> None:
     drift.take(
         {"rows": 1_000, "counts": random.integers(0, 9, layout.size).tolist(), "busy": (0, 0)}
     )
-    families = {each.name: each for each in drift.metrics()}
+    families = {each.name: each for each in metrics([drift])}
     shown = [each.labels["feature"] for each in families["falaj_drift_psi"].samples]
     assert len(shown) == len(set(shown)) == 100

@@ -19,7 +19,7 @@ import pytest
 
 from falaj.workloads.inference import settings
 from falaj.workloads.inference.process.handles import Generation
-from falaj.workloads.inference.process.master import Master
+from falaj.workloads.inference.process.watched import WatchedModels
 from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.grpc_calls import Client
@@ -29,6 +29,10 @@ DRIFT = "/v2/models/mlp/drift"
 FEEDBACK = "/v2/models/mlp/feedback"
 INFER = "/v2/models/mlp/infer"
 _numbers = itertools.count()
+
+
+def silent(*_: Any, **__: Any) -> None:
+    """Writes no line of an audit log."""
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +374,7 @@ def test_a_key_ring_that_was_moved_seals_what_is_kept(
     site.state.parent.mkdir()
 
     async def follow() -> None:
-        master = Master(site.config)
+        kept = WatchedModels(silent)
         worker = cast("Any", SimpleNamespace(manifest={}))
         for ring in (site.root / "keyring", moved):
             if not ring.exists():
@@ -378,8 +382,8 @@ def test_a_key_ring_that_was_moved_seals_what_is_kept(
             site.write(keyring=str(ring))
             wanted = settings.read(site.config)
             generation = Generation(wanted, 1, (), cast("Any", None), [worker])
-            master._watch(generation)  # pyright: ignore[reportPrivateUsage]
-        await master._keep_drift()  # pyright: ignore[reportPrivateUsage]
+            kept.follow(generation, {})
+        await kept.keep(now=True)
 
     asyncio.run(follow())
     assert capsys.readouterr().err == ""
@@ -395,10 +399,10 @@ def _followed(site: Site, *, ends: str) -> None:
         return Generation(settings.read(site.config), 1, (), cast("Any", None), [worker])
 
     async def follow() -> None:
-        master = Master(site.config)
+        kept = WatchedModels(silent)
         site.write(drift={"enabled": True})
-        master._watch(generation())  # pyright: ignore[reportPrivateUsage]
-        writing = asyncio.ensure_future(master._keep_drift())  # pyright: ignore[reportPrivateUsage]
+        kept.follow(generation(), {})
+        writing = asyncio.ensure_future(kept.keep(now=True))
         if ends != "while it is written":
             await writing
             assert settings.read(site.config).drift_file.exists()
@@ -406,8 +410,8 @@ def _followed(site: Site, *, ends: str) -> None:
             await asyncio.sleep(0)  # the write has begun, in its thread
         site.write(drift={"enabled": False})
         if ends == "before it starts again":
-            master = Master(site.config)
-        master._watch(generation())  # pyright: ignore[reportPrivateUsage]
+            kept = WatchedModels(silent)
+        kept.follow(generation(), {})
         await writing
 
     asyncio.run(follow())
@@ -433,8 +437,7 @@ def test_what_was_kept_of_drift_and_cannot_be_removed_is_told(
     wanted.drift_file.mkdir()
     worker = cast("Any", SimpleNamespace(manifest={}))
     generation = Generation(wanted, 1, (), cast("Any", None), [worker])
-    master = Master(site.config)
-    master._watch(generation)  # pyright: ignore[reportPrivateUsage]
+    WatchedModels(silent).follow(generation, {})
     assert f"can't remove {wanted.drift_file}: " in capsys.readouterr().err
 
 

@@ -88,7 +88,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "allowed is at most limits.max_body_bytes, 8388608",
     ),
     ({"models": {"price": OF_OTHER | {"shadow": {}}}}, "models.price.shadow is not a known"),
-    ({"models": {"price": OF_OTHER | {"drift": {}}}}, "models.price.drift is not a known"),
+    ({"models": {"price": OF_OTHER | {"jobs": {}}}}, "models.price.jobs is not a known"),
+    ({"models": {"price": OF_OTHER | {"drift": {}}}}, "models.price.drift: got {}"),
     ({"models": {"price": OF_OTHER | {"batching": 1}}}, "models.price.batching: got 1"),
     (
         {"models": {"price": OF_OTHER | {"priorities": "low"}}},
@@ -125,7 +126,12 @@ def test_a_further_model_has_its_own_limits_and_nothing_that_is_beside_the_first
     assert (own.model, own.registry, own.alias) == ("price", Path("/r"), "production")
     assert (own.limits.max_rows, own.limits.max_body_bytes) == (7, found.limits.max_body_bytes)
     beside = (own.batching, own.priorities, own.jobs, own.experiment, own.drift.enabled)
-    assert beside == (False, False, None, None, False)
+    assert beside == (False, False, None, None, True)
+    assert not settings.of_further(
+        parsed(models={"price": OF_OTHER | {"drift": False}}), "price"
+    ).drift.enabled
+    off = parsed(models={"price": OF_OTHER | {"drift": True}}, drift={"enabled": False})
+    assert not settings.of_further(off, "price").drift.enabled
     for key in ("batching", "priorities"):
         found = parsed(models={"price": OF_OTHER | {key: True}})
         assert not getattr(found, key)
@@ -505,6 +511,7 @@ def test_a_language_model_is_the_first_model_or_none(tmp_path: Path) -> None:
         found = further.load(
             known, {languages.NAME: {"version": version}}, streams=1, threads=1, pool=pool,
             authenticator=auth.Authenticator(known.auth), statistics=_nothing,
+            watch=lambda *_: pytest.fail("it isn't watched"),
         )  # fmt: skip
     assert "is a language model" in (found[languages.NAME].error or "")
 

@@ -107,8 +107,11 @@ OF_SERVER = frozenset({LIVE, READY, SERVER, METRICS, INDEX})
 OF_ANY = frozenset({SERVER, INDEX, STATISTICS})
 """Routes that answer of the models that the caller has the scope for, where they are of none."""
 OF_FURTHER = frozenset(
-    {MODEL, MODEL_READY, INFER, CONFIGURATION, STATISTICS, VERSION_STATISTICS, OPENAPI}
-)
+    {
+        MODEL, MODEL_READY, INFER, DRIFT, FEEDBACK, CONFIGURATION, STATISTICS, VERSION_STATISTICS,
+        OPENAPI,
+    }
+)  # fmt: skip
 """Routes that a further model has; all others are of the first."""
 _JOB = re.compile(rb"(?P<jobs>/v2/models/.+/jobs)/(?P<id>[^/]+)(?P<result>/result)?/?")
 """Path of one job; what comes before the id is found as the path of all of them."""
@@ -295,6 +298,7 @@ def places_of(model: str, version: str | None) -> dict[str, Route]:
         if each == base or version is not None:
             paths |= {
                 each: MODEL, f"{each}/ready": MODEL_READY, f"{each}/infer": INFER,
+                f"{each}/drift": DRIFT, f"{each}/feedback": FEEDBACK,
                 f"{each}/config": CONFIGURATION,
             }  # fmt: skip
     return {path: routes[name] for path, name in paths.items()}

@@ -11,16 +11,17 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
-from falaj.workloads.files import reading_errors
+from falaj.workloads.files import make_private_folder, reading_errors
 from falaj.workloads.inference.drift.windows import Drift
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
-from falaj.workloads.registry.sealed import seal, unseal
+from falaj.workloads.registry.sealed import SUFFIX, seal, unseal
 
 KEEP_SECONDS: Final = 60.0
 """Between two writes: what a server that is killed may lose."""
@@ -28,6 +29,26 @@ MOST_BYTES: Final = 16 << 20
 """Of the file: a package of 10,000 columns takes 2 MiB."""
 _FORMAT: Final = "falaj.drift/1"
 _CONTEXT: Final = b"drift"
+
+
+def forget_others(settings: Settings) -> None:
+    """Remove what was kept of further models that a service had, and has no more."""
+    folder = settings.drift_folder
+    if folder.is_dir() and not folder.is_symlink():
+        for path in folder.glob(f"*{SUFFIX}"):
+            if path.name.removesuffix(SUFFIX) not in settings.models:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        print(
+            f"warning: drift isn't watched, and what was kept of it stays: can't remove {path}: "
+            f"{error.strerror or error}",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
 
 class DriftState:
@@ -48,6 +69,7 @@ class DriftState:
         event: Callable[..., None],
     ) -> None:
         self._path = settings.drift_file
+        self._in_folder = settings.further
         self._keyring = settings.keyring
         self._event = event
         identity = [_FORMAT, settings.model, version, asdict(settings.drift), manifest]
@@ -64,18 +86,11 @@ class DriftState:
                 drift.restore(document)
         except WorkloadError as error:
             print(f"warning: drift is counted anew: {error}", file=sys.stderr, flush=True)
-            self._event("drift.anew", reason=str(error))
+            self._event("drift.anew", model=drift.model, reason=str(error))
 
     def forget(self) -> None:
         """Remove what was kept, where nothing is watched any more; that it can't be is told."""
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError as error:
-            print(
-                f"warning: drift isn't watched, and what was kept of it stays: can't remove "
-                f"{self._path}: {error.strerror or error}",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+        _remove(self._path)
 
     def _read(self) -> Any:
         """Return what was kept; None: nothing was."""
@@ -109,4 +124,6 @@ class DriftState:
 
     def _write(self, found: dict[str, Any]) -> None:
         document = orjson.dumps({"of": self._of, "drift": found})
+        if self._in_folder:
+            make_private_folder(self._path.parent)
         seal(self._path, document, KeyRing.open(self._keyring), _CONTEXT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -328,12 +328,12 @@ class Drift:
         if state == DRIFTED:
             names = [name for name, each in self._verdicts.items() if each.state == DRIFTED]
             self._event(
-                "drift.found", version=self.version, features=names[:20],
+                "drift.found", model=self.model, version=self.version, features=names[:20],
                 more_features=max(0, len(names) - 20),
                 outputs=self._outputs_state == DRIFTED, labels=self.labels.state == DRIFTED,
             )  # fmt: skip
         elif before == DRIFTED:
-            self._event("drift.ended", version=self.version)
+            self._event("drift.ended", model=self.model, version=self.version)
 
     def report(self) -> dict[str, Any]:
         """Return everything, as the endpoint answers it."""
@@ -372,39 +372,48 @@ class Drift:
         return _row("outputs", kind, self._outputs_state, self._outputs,
                     missing=0.0, missing_reference=0.0)  # fmt: skip
 
-    def metrics(self) -> Iterable[Metric]:
-        """Yield the families of Prometheus."""
-        of = (self.model, str(self.version))
-        labels = ("model", "version")
-        state = GaugeMetricFamily(
-            "falaj_drift_state", "1 where rows, answers or labels have drifted.", labels=labels
-        )
-        state.add_metric(of, float(self.state == DRIFTED))
-        yield state
-        psi = GaugeMetricFamily(
-            "falaj_drift_psi", "Population stability index of the last window judged.",
-            labels=(*labels, "feature"),
-        )  # fmt: skip
+    def series(self) -> Iterable[tuple[str, Sequence[str], float]]:
+        """Yield what is counted and found, as `metrics` has it: the family's name, the values of
+        its labels behind model and version, and the value."""
+        yield "falaj_drift_state", (), float(self.state == DRIFTED)
         rows = [*self._verdicts.items()][:MOST_LABELS]
         # A column of this name goes first: a series stands once.
         own = () if "outputs" in self._verdicts else (("outputs", self._outputs),)
         for name, verdicts in (*rows, *own):
             if verdicts.shift.psi is not None:
-                psi.add_metric((*of, name), verdicts.shift.psi)
-        yield psi
-        for name, words, value in (
-            ("falaj_drift_rows", "Rows that were counted.", self._counted),
-            ("falaj_drift_windows", "Windows that were judged.", self._judged),
-        ):
-            family = CounterMetricFamily(name, words, labels=labels)
-            family.add_metric(of, value)
-            yield family
-        outcomes = CounterMetricFamily(
-            "falaj_drift_labels", "Labels by what they came to.", labels=(*labels, "outcome")
-        )
+                yield "falaj_drift_psi", (name,), verdicts.shift.psi
+        yield "falaj_drift_rows", (), self._counted
+        yield "falaj_drift_windows", (), self._judged
         for outcome in OUTCOMES:
-            outcomes.add_metric((*of, outcome), self.labels.counts[outcome])
-        yield outcomes
+            yield "falaj_drift_labels", (outcome,), self.labels.counts[outcome]
+
+
+def metrics(watched: Sequence[Drift]) -> Iterable[Metric]:
+    """Return the families of Prometheus, with the series of all models that are watched."""
+    labels = ("model", "version")
+    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
+        each.name: each
+        for each in (
+            GaugeMetricFamily(
+                "falaj_drift_state", "1 where rows, answers or labels have drifted.",
+                labels=labels,
+            ),
+            GaugeMetricFamily(
+                "falaj_drift_psi", "Population stability index of the last window judged.",
+                labels=(*labels, "feature"),
+            ),
+            CounterMetricFamily("falaj_drift_rows", "Rows that were counted.", labels=labels),
+            CounterMetricFamily("falaj_drift_windows", "Windows that were judged.", labels=labels),
+            CounterMetricFamily(
+                "falaj_drift_labels", "Labels by what they came to.",
+                labels=(*labels, "outcome"),
+            ),
+        )
+    }  # fmt: skip
+    for drift in watched:
+        for name, more, value in drift.series():
+            families[name].add_metric((drift.model, str(drift.version), *more), value)
+    return families.values()
 
 
 def _row(

@@ -85,7 +85,7 @@ class Experiment(Companion):
         elif kind == channel.COUNTERS:
             self.counted(process, payload)
         elif kind == channel.IDS_ANSWERED and self.labels is not None:
-            self.labels.candidate.remember(payload, time.time())
+            self.labels.candidate.remember(channel.named(payload)[1], time.time())
 
     def watch(self, live: Labels | None, memory: Memory) -> None:
         """Have labels joined by arm, once the candidate is ready.

@@ -53,6 +53,17 @@ EXPERIMENT_DONE = 29
 EXPERIMENT_COUNTED = 30
 
 
+def of_model(name: str, content: bytes) -> bytes:
+    """Return content about one of a worker's models, for `named`."""
+    return name.encode() + b"\0" + content
+
+
+def named(payload: bytes) -> tuple[str, bytes]:
+    """Return which of a worker's models a message is about, and its content."""
+    name, _, content = payload.partition(b"\0")
+    return name.decode(), content
+
+
 class Channel(asyncio.Protocol):
     """One end of the stream: calls ``received(kind, payload)`` per message, ``ended()`` once."""
 

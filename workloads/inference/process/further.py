@@ -12,7 +12,7 @@ from falaj.workloads.inference.process.pointer import Pointer
 from falaj.workloads.inference.settings import FurtherSettings, Settings, of_further
 
 Report = Mapping[str, Mapping[str, Any]]
-"""What a worker says of each: version, error, bytes and memory
+"""What a worker says of each: version, error, bytes, memory and what drift is judged by
 (`falaj.workloads.inference.further`)."""
 
 
@@ -91,6 +91,15 @@ class FurtherModels:
             if name in self._served
         }
 
+    def watchable(self) -> dict[str, tuple[int, Mapping[str, Any]]]:
+        """Return the version of each that can be asked, and what its package says that drift is
+        judged by."""
+        return {
+            name: (report["version"], report["manifest"])
+            for name, (_, report) in self._served.items()
+            if report["version"] is not None
+        }
+
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return what is true of each that is served: version, state, why, the bytes of its graph
         and those that it takes of each worker."""
@@ -120,5 +129,6 @@ def _of_all(name: str, reports: list[Report]) -> Mapping[str, Any]:
             "error": "no worker says anything of it",
             "bytes": 0,
             "memory_bytes": 0,
+            "manifest": {},
         }
     return failed[0] if failed else every[0]

@@ -30,10 +30,6 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import fingerprint, make_private_folder, write_json_atomic
 from falaj.workloads.inference import settings
 from falaj.workloads.inference.connections.listening import Listener, server_context
-from falaj.workloads.inference.drift import reference
-from falaj.workloads.inference.drift.labels import Memory
-from falaj.workloads.inference.drift.state import KEEP_SECONDS, DriftState
-from falaj.workloads.inference.drift.windows import Drift
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.store import Jobs, clear
@@ -46,6 +42,7 @@ from falaj.workloads.inference.process.logs import Logs
 from falaj.workloads.inference.process.outage import Outage
 from falaj.workloads.inference.process.pointer import Pointer
 from falaj.workloads.inference.process.second import SecondVersions
+from falaj.workloads.inference.process.watched import WatchedModels
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
 
@@ -175,12 +172,7 @@ class Master:
         self._state = StateFile(self.settings.state)
         self._totals = Totals(self.settings.model)
         self._totals.more = self._more_metrics
-        self._memory = Memory()
-        self._drift: Drift | None = None
-        self._watched: tuple[Any, ...] = ()
-        """What `_drift` was begun with."""
-        self._drift_state: DriftState | None = None
-        self._drift_kept = time.monotonic()
+        self._watched = WatchedModels(self._event)
         self._jobs: JobQueue | None = None
         self._jobs_of: tuple[Path, Path] | None = None
         """Folder and key ring of `_jobs`."""
@@ -234,11 +226,9 @@ class Master:
             if not self._leaving:
                 await self._follow()
                 if (current := self._current) is not None:
-                    labels = self._drift.labels if self._drift is not None else None
-                    self._second.follow(current, labels, self._memory)
+                    self._second.follow(current, self._watched.labels, self._watched.memory)
                     self._write_state()
-                if time.monotonic() - self._drift_kept > KEEP_SECONDS:
-                    await self._keep_drift()
+                await self._watched.keep()
         await self._stop()
         return 0
 
@@ -293,7 +283,7 @@ class Master:
         self._second.close()
         if self._jobs is not None:
             await self._jobs.close()
-        await self._keep_drift()
+        await self._watched.keep(now=True)
         if self._logs is not None:
             self._logs.event("stopped", pid=os.getpid())
             self._logs.close()
@@ -464,7 +454,6 @@ class Master:
             self._jobs.model = self.settings.model
         self._port = int(generation.listener.getsockname()[1])
         self._status, self._refused, self._broken = "serving", None, None
-        self._watch(generation)
         self._event(
             "serving", model=self.settings.model, version=generation.version,
             engine=generation.workers[0].engine,
@@ -472,6 +461,7 @@ class Master:
         self._further.switched(
             generation.settings, [worker.further for worker in generation.workers]
         )
+        self._watched.follow(generation, self._further.watchable())
         self._tell_further()
         old = before.workers if before is not None else []
         self._draining += old
@@ -479,42 +469,8 @@ class Master:
         if before is not None and before.listener is not generation.listener:
             before.listener.close()
 
-    def _watch(self, generation: Generation) -> None:
-        """Compare rows with what the package says, anew unless only other settings changed."""
-        wanted = generation.settings.drift
-        manifest = generation.workers[0].manifest
-        begun = (generation.settings.model, generation.version, wanted, manifest)
-        # Other settings may name another key ring.
-        self._drift_state = DriftState(
-            generation.settings, generation.version, manifest, self._event
-        )
-        if self._watched == begun:
-            return
-        is_first = not self._watched
-        if not is_first and self._watched[0] != begun[0]:
-            # Versions are numbered by model: an id of the one before is none of this one's.
-            self._memory = Memory()
-        self._watched = begun
-        known = reference.read(manifest)
-        self._drift = Drift(
-            generation.settings.model, generation.version, known, wanted,
-            memory=self._memory, event=self._event,
-        ) if wanted.enabled else None  # fmt: skip
-        if self._drift is None:
-            self._drift_state.forget()
-        elif is_first:
-            self._drift_state.restore(self._drift)
-
-    async def _keep_drift(self) -> None:
-        self._drift_kept = time.monotonic()
-        drift, state = self._drift, self._drift_state
-        if drift is not None and state is not None:
-            await state.keep(drift)
-            if self._drift is None:  # settings that end it came while it was written
-                state.forget()
-
     def _more_metrics(self) -> Iterator[Metric]:
-        for each in (self._drift, self._jobs, self._second):
+        for each in (self._watched, self._jobs, self._second):
             if each is not None:
                 yield from each.metrics()
 
@@ -584,26 +540,8 @@ class Master:
             self._jobs.asked(worker, payload)
         elif kind == channel.JOB_ENDED and self._jobs is not None:
             self._jobs.ended(worker, payload)
-        elif not self._second.take(worker, kind, payload) and self._drift is not None:
-            self._of_drift(self._drift, worker, kind, payload)
-
-    def _of_drift(self, drift: Drift, worker: WorkerHandle, kind: int, payload: bytes) -> None:
-        leaves = (worker.model, worker.version) != (drift.model, drift.version)
-        if kind == channel.DRIFT_REQUEST:
-            worker.answer(payload[:8], orjson.dumps(drift.report()))
-        elif kind == channel.FEEDBACK:
-            # A worker that leaves has read labels by its own version's classes.
-            by = reference.read(worker.manifest).answers if leaves else None
-            labels = self._second.labels or drift.labels
-            joined = labels.join(orjson.loads(payload[8:]), by)
-            worker.answer(payload[:8], orjson.dumps(joined))
-            drift.tick(time.time())
-        elif leaves:
-            return
-        elif kind == channel.ROWS_COUNTED:
-            drift.take(orjson.loads(payload))
-        elif kind == channel.IDS_ANSWERED:
-            drift.labels.remember(payload, time.time())
+        elif not self._second.take(worker, kind, payload):
+            self._watched.take(worker, kind, payload, self._second.labels)
 
     def _ended(self, worker: WorkerHandle) -> None:
         self._totals.ended(worker.pid)

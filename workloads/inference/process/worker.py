@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -344,6 +345,10 @@ class Worker:
         if configuration.batching and isinstance(backends.model, Model):
             plan = batching.plan(backends.model)
             print(f"batching is {plan.reason}", file=sys.stderr, flush=True)
+        watched = None
+        if configuration.drift.enabled:
+            self._manifest = reference.part_of(package.manifest)
+            watched = self._watched(configuration.model, package, backends.model.schema)
         threads = runs_at_once(configuration)
         kind = Service if configuration.experiment is None else ExperimentService
         authenticator = Authenticator(configuration.auth)
@@ -358,7 +363,7 @@ class Worker:
             statistics=self._ask_statistics,
             upstream=backends.upstream,
             overflow=backends.overflow,
-            watched=self._watched(package, backends) if configuration.drift.enabled else None,
+            watched=watched,
             batching=plan,
             language=backends.language,
             engine=backends.engine,
@@ -367,6 +372,7 @@ class Worker:
         self._further = further.load(
             configuration, document["further"], authenticator=authenticator, pool=pool,
             threads=threads, streams=runs_at_once(configuration), statistics=self._ask_statistics,
+            watch=lambda name, of, loaded: self._watched(name, of, loaded.schema),
         )  # fmt: skip
         self._service.serve_beside(self._further, further.versions_of(self._further))
         self._counted = self._snapshot(self._service)
@@ -396,21 +402,24 @@ class Worker:
         gc.freeze()
         return context
 
-    def _watched(self, package: Package, backends: Backends) -> Watched:
-        self._manifest = reference.part_of(package.manifest)
-        known = reference.read(self._manifest)
-        names = backends.model.schema.output_names
+    def _watched(self, name: str, package: Package, schema: Schema) -> Watched:
+        """Have the rows of a model counted, and its answers to ids remembered."""
+        known = reference.read(reference.part_of(package.manifest))
+        names = schema.output_names
         loop = asyncio.get_running_loop()
+
+        def send(kind: int, content: bytes) -> None:
+            self._channel.send(kind, channel.of_model(name, content))
+
         sender = known.answers and Sender(
             known.answers,
             names,
-            lambda packed: self._channel.send(channel.IDS_ANSWERED, packed),
+            partial(send, channel.IDS_ANSWERED),
             lambda work: loop.call_later(SOON_SECONDS, work),
         )
         counting = Counting(
-            known, lambda found: self._channel.send(channel.ROWS_COUNTED, orjson.dumps(found)),
-            names,
-        )  # fmt: skip
+            known, lambda found: send(channel.ROWS_COUNTED, orjson.dumps(found)), names
+        )
         return Watched(known, counting, sender, self._ask)
 
     # -- channel -------------------------------------------------------------------------------
@@ -520,9 +529,10 @@ class Worker:
         service = self._service
         if service is None:
             return
-        if service.watched is not None:
-            counters = service.counters
-            service.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
+        for each in (service, *self._further.values()):
+            if each.watched is not None:
+                counters = each.counters
+                each.watched.counting.flush(sum(counters.latency), counters.latency_seconds)
         if service.copies is not None:
             self._tell_missed(service.copies)
         if isinstance(service, ExperimentService):
