@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pulumi
 
+from falaj.engine import debug_lines
 from falaj.engine.errors import EngineError
 from falaj.engine.short_lived import collect_rarely
 from falaj.stacks.errors import StackError
@@ -22,6 +23,7 @@ def main(root: Path | None = None) -> None:
         pulumi.RunError: the configuration was refused; no resource was registered.
     """
     collect_rarely()  # whatever language host runs it
+    debug_lines.leave_out()
     folder = root or Path(__file__).resolve().parents[1]
     # What the other platforms stand on would be most of what a program loads.
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from falaj.engine.debug_lines import LEFT_OUT
 from falaj.policies.configuration import PROJECT_FOLDER
 from falaj.policies.model import PACKS, PolicyError
 from falaj.policies.outcome import RECORD_FOLDER, read_records
@@ -304,7 +305,7 @@ def _document(
         [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
          "--non-interactive", *arguments],
         cwd=pulumi.folder,
-        env=without_options(pulumi.environment) | dict(variables),
+        env=without_options(pulumi.environment) | dict(variables) | dict(LEFT_OUT),
         capture_output=True,
         text=True,
         check=False,
