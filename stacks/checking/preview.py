@@ -21,7 +21,7 @@ from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.state import readable, stack_of_states
 from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
-from falaj.sandbox.schema import SDKS
+from falaj.sandbox.sdks import SDKS
 from falaj.stacks.checking.assumed import missing_values
 from falaj.stacks.checking.ground import import_predicted, make_predicted
 from falaj.stacks.checking.recorded import judge_in_part
