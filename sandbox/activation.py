@@ -30,6 +30,8 @@ ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""
 CLOUD_VARIABLE: Final = "FALAJ_SANDBOX_CLOUD"
 """The file that holds the sandbox's cloud."""
+PREDICTION_VARIABLE: Final = "FALAJ_SANDBOX_PREDICT"
+"""The file of the copy; the processes of one preview share it."""
 CLUSTER_VARIABLE: Final = "FALAJ_SANDBOX_CLUSTER"
 """The kubeconfig of the test control plane, which then takes Kubernetes objects in earnest;
 without it they are made up like everything else."""
