@@ -16,6 +16,8 @@ from falaj.engine.errors import EngineError
 INTERRUPTED: Final = 130
 #: Exit status of a command that was refused, or could not be understood.
 REFUSED: Final = 2
+#: Exit status of a command that did what could be done, and said what is left.
+LEFT: Final = 3
 
 
 def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:

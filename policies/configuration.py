@@ -26,10 +26,9 @@ from falaj.policies.model.settings import strict_by_default
 from falaj.policies.rules import all_rules
 from falaj.policies.rules.governance.tags import TAGS_RULE
 from falaj.policies.team_rules import read_rules
+from falaj.policies.variables import PROJECT_FOLDER
 from falaj.policies.waivers import Waivers, read_waivers
 
-#: The folder that paths in settings start from; the engine tells packs no such thing.
-PROJECT_FOLDER: Final = "FALAJ_PROJECT_FOLDER"
 #: Beginnings of keys that only stacks of Falaj's own blueprints have.
 OWN_STACKS: Final = ("falaj:platform", "falaj:placement", "falaj:blueprint")
 _TAGS: Final = "requiredTags"

@@ -25,6 +25,7 @@ from falaj.policies.model.rule import LESSER_CLASSES
 from falaj.policies.reading.place import place_of
 from falaj.policies.reading.tags import data_class
 from falaj.policies.rules.encryption.at_rest import AtRest, encryption_of
+from falaj.policies.variables import RECORD_FOLDER
 from falaj.policies.waivers import Ruling
 
 RESTRICTED: Final = "restricted"
@@ -119,7 +120,6 @@ _ENCRYPTION: Final[Mapping[AtRest, str]] = {
     "unknown": "unknown",
     "not stored here": "not-applicable",
 }
-RECORD_FOLDER: Final = "FALAJ_POLICY_RECORD"
 
 
 class Record:

@@ -24,12 +24,14 @@ from falaj.engine.extras import OF_PROVIDERS
 from falaj.engine.files import cache_home, data_home, make_private
 from falaj.engine.launchers import PYTHON_VARIABLE, write_script
 from falaj.sandbox import sdks
-from falaj.sandbox.schema import SDKS, UTILITIES, Package
+from falaj.sandbox.sdks import SDKS, UTILITIES
 
 ACTIVE_VARIABLE: Final = "FALAJ_SANDBOX"
 """``1`` where the sandbox is on."""
 CLOUD_VARIABLE: Final = "FALAJ_SANDBOX_CLOUD"
 """The file that holds the sandbox's cloud."""
+PREDICTION_VARIABLE: Final = "FALAJ_SANDBOX_PREDICT"
+"""The file of the copy; the processes of one preview share it."""
 CLUSTER_VARIABLE: Final = "FALAJ_SANDBOX_CLUSTER"
 """The kubeconfig of the test control plane, which then takes Kubernetes objects in earnest;
 without it they are made up like everything else."""
@@ -179,6 +181,8 @@ def _install(environ: Mapping[str, str]) -> Path:
 
     Also for each SDK that the program has in an environment of its own, by the version there.
     """
+    from falaj.sandbox.schema import Package  # noqa: PLC0415 - programs only check
+
     home = _pulumi_home(environ)
     ours = [name for name in (*SDKS, *UTILITIES) if _is_installed(name)]
     wanted = {(name, Package(name).version) for name in ours}
@@ -209,6 +213,8 @@ def _keep_no_log(folder: Path) -> None:
 
 
 def _is_installed(package: str) -> bool:
+    from falaj.sandbox.schema import Package  # noqa: PLC0415 - as above
+
     try:
         Package(package)
     except EngineError:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from falaj.engine.errors import EngineError
+from falaj.sandbox.activation import PREDICTION_VARIABLE
 from falaj.sandbox.cloud import MARK, Cloud
 from falaj.sandbox.clouds.model import Properties
 from falaj.sandbox.errors import SandboxError
@@ -20,20 +21,6 @@ from falaj.sandbox.models import PACKAGES, load
 from falaj.sandbox.store import Store
 from falaj.wire import has_unknown
 from falaj.wire.documents import is_mapping
-
-PREDICTION_VARIABLE: Final = "FALAJ_SANDBOX_PREDICT"
-"""The file of the copy; the processes of one preview share it."""
-
-
-def prepare(cloud: Path, copy: Path) -> None:
-    """Copy what exists in the sandbox, without the faults that somebody asked for."""
-    original, target = Store(cloud), Store(copy)
-    try:
-        original.connection.backup(target.connection)
-        target.connection.execute("DELETE FROM faults")
-    finally:
-        original.close()
-        target.close()
 
 
 class Prediction:

@@ -35,6 +35,7 @@ from falaj.sandbox.property_types import (
     Scalar,
     Type,
 )
+from falaj.sandbox.sdks import SDKS, UTILITIES
 from falaj.wire import PROVIDER
 
 
@@ -56,16 +57,6 @@ def listed(value: Any, values: Sequence[Any], *, any_case: bool) -> Any:
 
 
 # Tables of a package's types.
-
-SDKS: Final = {
-    "aws": "pulumi_aws",
-    "azure-native": "pulumi_azure_native",
-    "kubernetes": "pulumi_kubernetes",
-}
-"""The module of the SDK of each cloud's package."""
-
-UTILITIES: Final = {"random": "pulumi_random", "tls": "pulumi_tls"}
-"""The same of packages that make values; who uses one has installed its SDK."""
 
 _FUNCTION: Final = re.compile(r"pulumi\.runtime\.invoke\(\s*'([^']+)'")
 _ARGUMENT: Final = re.compile(r"__args__\['([^']+)'\]")

@@ -20,6 +20,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+SDKS: Final = {
+    "aws": "pulumi_aws",
+    "azure-native": "pulumi_azure_native",
+    "kubernetes": "pulumi_kubernetes",
+}
+"""The module of the SDK of each cloud's package."""
+
+UTILITIES: Final = {"random": "pulumi_random", "tls": "pulumi_tls"}
+"""The same of packages that make values; who uses one has installed its SDK."""
+
 VARIABLE: Final = "FALAJ_SANDBOX_SDKS"
 """The folder with the packages of the Python that runs the program, where that isn't ours."""
 

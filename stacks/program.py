@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pulumi
 
+from falaj.engine import debug_lines
 from falaj.engine.errors import EngineError
 from falaj.engine.short_lived import collect_rarely
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import load_engine
+from falaj.stacks.settings.load import without_plugins
 
 
 def main(root: Path | None = None) -> None:
@@ -22,17 +24,24 @@ def main(root: Path | None = None) -> None:
         pulumi.RunError: the configuration was refused; no resource was registered.
     """
     collect_rarely()  # whatever language host runs it
+    debug_lines.leave_out()
     folder = root or Path(__file__).resolve().parents[1]
-    # What the other platforms stand on would be most of what a program loads.
     try:
-        settings = load_engine(pulumi.get_stack(), folder)
-        if settings.platform == "local":
-            from falaj.stacks.blueprints.local import declare_local  # noqa: PLC0415
-
-            declare_local(settings, folder)
-        else:
-            from falaj.stacks.cloud_program import declare  # noqa: PLC0415
-
-            declare(settings, folder)
+        # Sections that the blueprint asks are built as it asks them.
+        with without_plugins():
+            _declare(folder)
     except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
+
+
+def _declare(folder: Path) -> None:
+    settings = load_engine(pulumi.get_stack(), folder)
+    # What the other platforms stand on would be most of what a program loads.
+    if settings.platform == "local":
+        from falaj.stacks.blueprints.local import declare_local  # noqa: PLC0415
+
+        declare_local(settings, folder)
+    else:
+        from falaj.stacks.cloud_program import declare  # noqa: PLC0415
+
+        declare(settings, folder)

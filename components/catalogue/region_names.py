@@ -25,8 +25,6 @@ _DATA: Final[dict[str, Any]] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )
 
-#: A host in small letters, with port and path where it has them, or all hosts below one.
-HOST_PATTERN: Final = r"^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?(/[\w./-]*)?$"
 #: Regions of AWS, of every partition.
 AWS_REGIONS: Final = frozenset[str](_DATA["aws"])
 #: Azure's locations, normalised: without space and in small letters.

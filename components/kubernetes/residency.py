@@ -14,7 +14,8 @@ from falaj.components.catalogue.clusters import (
     SERVING_ENDING,
     TRAINING_ENDING,
 )
-from falaj.components.catalogue.region_names import HOST_PATTERN, host_abroad
+from falaj.components.catalogue.host_form import HOST_PATTERN
+from falaj.components.catalogue.region_names import host_abroad
 from falaj.components.kubernetes._objects import Manifest, declare, token
 from falaj.components.kubernetes._placed import (
     InCluster,

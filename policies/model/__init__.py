@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from falaj.policies.choices import PACKS, PackName
 from falaj.policies.model.requirement import (
     Requirement,
     Requirements,
@@ -13,12 +14,10 @@ from falaj.policies.model.requirement import (
 from falaj.policies.model.resource import Options, Provider, Resource, Stack, kind_of
 from falaj.policies.model.rule import (
     EVERY,
-    PACKS,
     Check,
     Context,
     Finding,
     FindingKind,
-    PackName,
     Rule,
     Severity,
     indeterminate,

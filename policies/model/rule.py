@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Final, Literal, get_args
+from typing import Final
 
 from falaj.components.catalogue.tag_names import DATA_CLASSES, tag_names
+from falaj.policies.choices import PACKS
 from falaj.policies.model.resource import Resource, Stack
 from falaj.policies.model.settings import Settings
 from falaj.wire import STACK_REFERENCE
@@ -98,8 +99,6 @@ def indeterminate(path: str, reason: str) -> Finding:
     return Finding(path, reason, FindingKind.INDETERMINATE)
 
 
-PackName = Literal["residency", "encryption", "zero_trust", "kubernetes", "governance"]
-PACKS: Final[tuple[PackName, ...]] = get_args(PackName)
 #: Every resource, whatever its type.
 EVERY: Final = frozenset({"*"})
 

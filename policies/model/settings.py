@@ -5,15 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from falaj.components import catalogue
-from falaj.components.catalogue.region_names import HOST_PATTERN, may_be_site, place_named
+from falaj.components.catalogue.region_names import may_be_site, place_named
 from falaj.components.catalogue.tag_names import TAGS, tag_name
+from falaj.policies.choices import (
+    Account,
+    File,
+    GeoRedundancy,
+    Host,
+    MostMachines,
+    Reason,
+    ServiceType,
+    Site,
+)
 from falaj.policies.model.resource import kind_of
 
 
@@ -22,43 +32,6 @@ class PolicyError(Exception):
 
 
 DEFAULT_PLACES: Final = catalogue.PLACES
-Site = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
-        description="a site's name: up to 40 lower-case letters, digits and '-', "
-        "not at either end",
-        examples=["abudhabi-dc1"],
-    ),
-]
-Host = Annotated[
-    str,
-    Field(
-        pattern=HOST_PATTERN,
-        description="a host in lower case, or '*.' and a host for all below it, with port and "
-        "path where it has them",
-        examples=["models.example.ae"],
-    ),
-]
-
-#: An account that may be shared with: of AWS, an owner of S3, a subscription or tenant of Azure.
-Account = Annotated[
-    str,
-    Field(
-        pattern=r"^([0-9]{12}|[0-9a-f]{64}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$",
-        description="an AWS account's 12 digits in quotes, an S3 owner's canonical id, or the id "
-        "of an Azure subscription or tenant",
-        examples=["123456789012"],
-    ),
-]
-ServiceType = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z][a-z0-9-]*:[\w./*-]+(:[\w./*-]+)?$",
-        description="a type of resources, where '*' after the package stands for any text",
-        examples=["acmedns:index/record:Record"],
-    ),
-]
 #: Each form in words, by its pattern.
 _FORMS: Final = {
     str(rule.pattern): field.description
@@ -66,10 +39,6 @@ _FORMS: Final = {
     for field in get_args(form)[1:]
     for rule in field.metadata
 }
-Reason = Annotated[str, Field(min_length=1)]
-GeoRedundancy = Literal["forbidden", "paired"]
-MostMachines = Annotated[int, Field(ge=0)]
-File = Annotated[str, Field(min_length=1)]
 #: Packages whose types rules can place: a pattern would say more than anybody looked at.
 _PLACED: Final = ("aws:", "aws-native:", "azure-native:", "kubernetes:")
 

@@ -47,7 +47,8 @@ from falaj.policies.reports.result import (
 from falaj.policies.rules import all_rules
 from falaj.policies.state import readable
 from falaj.sandbox import activation
-from falaj.sandbox.schema import SDKS, Package
+from falaj.sandbox.schema import Package
+from falaj.sandbox.sdks import SDKS
 from falaj.stacks.checking.recorded import team_rules
 from falaj.stacks.checking.subject import Subject, groups
 from falaj.stacks.command.console import say

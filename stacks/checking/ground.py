@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from falaj.sandbox import activation, prediction, urns
+from falaj.sandbox import activation, store, urns
 from falaj.stacks.command import operation
 from falaj.stacks.command.cloud import require_made, update_in_sandbox
 from falaj.stacks.command.pulumi import Pulumi
@@ -56,8 +56,8 @@ def import_predicted(
     """
     if not outputs or not _is_told(outputs):
         return False
-    copy = Path(predicted[prediction.PREDICTION_VARIABLE])
-    prediction.prepare(copy, activation.cloud_file(pulumi.environment))
+    copy = Path(predicted[activation.PREDICTION_VARIABLE])
+    store.copy_without_faults(copy, activation.cloud_file(pulumi.environment))
     stack, project = pulumi.stack.name, pulumi.stack.project.name
     resource = {
         "urn": urns.make(stack, project, STACK, f"{project}-{stack}"),

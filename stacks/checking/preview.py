@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from falaj.policies.configuration import PROJECT_FOLDER
+from falaj.engine.debug_lines import LEFT_OUT
 from falaj.policies.model import PACKS, PolicyError
-from falaj.policies.outcome import RECORD_FOLDER, read_records
+from falaj.policies.outcome import read_records
 from falaj.policies.reports.result import AnsweredBy, StackResult
 from falaj.policies.state import readable, stack_of_states
+from falaj.policies.variables import PROJECT_FOLDER, RECORD_FOLDER
 from falaj.sandbox import refusals, sdks
 from falaj.sandbox.models import PACKAGES
-from falaj.sandbox.schema import SDKS
+from falaj.sandbox.sdks import SDKS
 from falaj.stacks.checking.assumed import missing_values
 from falaj.stacks.checking.ground import import_predicted, make_predicted
 from falaj.stacks.checking.recorded import judge_in_part
@@ -28,7 +29,7 @@ from falaj.stacks.checking.records import outcomes_of, resources_of
 from falaj.stacks.checking.subject import Subject
 from falaj.stacks.command import operation
 from falaj.stacks.command.cloud import bring_up_upstream, prepare_cloud, update_in_sandbox
-from falaj.stacks.command.packs import pack_folders
+from falaj.stacks.command.packs import pack_configuration, pack_folders
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
@@ -304,7 +305,7 @@ def _document(
         [str(pulumi.engine.path), "preview", "--json", "-s", pulumi.stack.name,
          "--non-interactive", *arguments],
         cwd=pulumi.folder,
-        env=without_options(pulumi.environment) | dict(variables),
+        env=without_options(pulumi.environment) | dict(variables) | dict(LEFT_OUT),
         capture_output=True,
         text=True,
         check=False,
@@ -351,23 +352,6 @@ def without_options(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if not name.startswith(_CHANGES_COMMANDS)
     }
-
-
-def pack_configuration(
-    *, advisory: bool, strict: bool | None, waivers: Path | None = None
-) -> dict[str, Any]:
-    """The configuration of packs.
-
-    Args:
-        advisory: whether they only say what they find, so that a preview goes on and all is found
-            at once.
-        strict: whether what can't be known fails. Default: as the stack says.
-        waivers: the file of waivers. Default: as the stack says.
-    """
-    configuration: dict[str, Any] = {"all": "advisory"} if advisory else {}
-    options = {"strict": strict, "waivers": None if waivers is None else str(waivers)}
-    settings = {key: value for key, value in options.items() if value is not None}
-    return configuration | ({"settings": settings} if settings else {})
 
 
 def document_of(text: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from falaj.policies.configuration import OWN_STACKS
 from falaj.stacks.command import installation
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
+from falaj.stacks.settings import CloudSettings, Settings, is_local
 from falaj.stacks.settings.source import from_project_and_stack
 
 
@@ -44,7 +44,7 @@ class Subject:
     @property
     def is_local(self) -> bool:
         """Whether it is for one machine, and needs no sandbox."""
-        return isinstance(self.settings, LocalSettings)
+        return is_local(self.settings)
 
 
 def subjects(project: Project, names: Sequence[str]) -> list[Subject]:

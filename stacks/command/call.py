@@ -8,7 +8,7 @@ from falaj.stacks.command import installation, project
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
-from falaj.stacks.settings import CloudSettings, LocalSettings, Settings
+from falaj.stacks.settings import CloudSettings, Settings, is_local
 from falaj.stacks.settings.source import from_project_and_stack
 
 
@@ -37,7 +37,7 @@ class Call:
         values = from_project_and_stack(self.stack.path, project.root, namespace=project.name)
         installation.require(installation.extras_of_stack(values))
         found = self.stack.settings()
-        if self.sandbox and isinstance(found, LocalSettings):
+        if self.sandbox and is_local(found):
             raise no_sandbox(self.stack)
         return found
 
@@ -47,7 +47,7 @@ class Call:
 
     def engine(self, settings: Settings) -> Pulumi:
         """The engine for the stack, in the sandbox where that is asked for."""
-        local = isinstance(settings, LocalSettings)
+        local = is_local(settings)
         return Pulumi(self.stack, sandbox=self.sandboxed(settings), plugins=not local)
 
     def again(self, verb: str) -> str:

@@ -13,7 +13,6 @@ from falaj.stacks.command.console import say, table
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
-from falaj.stacks.image_digests import digests
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import PHASE_VARIABLE, check_sandbox_guard, made_up
 from falaj.stacks.settings import CloudSettings, InClusterSettings
@@ -59,6 +58,9 @@ def prepare_cloud(
 
 
 def _prepare_in_cluster(stack: StackFile, settings: InClusterSettings, *, sandbox: bool) -> None:
+    # The components inside a cluster, which a stack in a cloud has none of.
+    from falaj.stacks.image_digests import digests  # noqa: PLC0415
+
     pinned = digests(settings, stack.project.root, sandboxed=sandbox)
     validate_in_cluster(settings, pinned.by_name)
     named = settings.context or f"stack {settings.cluster}"

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from falaj.stacks.command import project
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.console import say
-from falaj.stacks.command.models import has_first_version
 from falaj.stacks.command.operation import label_of_urn
 from falaj.stacks.errors import StackError
-from falaj.stacks.images.crane import RegistryError
 
 if TYPE_CHECKING:
     from falaj.stacks.settings import Settings, WorkloadsSettings
@@ -104,6 +102,10 @@ class Waiting:
         return self.settings.awaited
 
     def _is_published(self) -> bool:
+        # Registries, of which most stacks ask none.
+        from falaj.stacks.command.models import has_first_version  # noqa: PLC0415
+        from falaj.stacks.images.crane import RegistryError  # noqa: PLC0415
+
         self._trouble = ""
         try:
             return has_first_version(self.call.stack)

@@ -11,16 +11,10 @@ from typing import Any
 
 import yaml
 
-from falaj.policies.configuration import PROJECT_FOLDER
-from falaj.policies.model import PACKS
-from falaj.policies.outcome import RECORD_FOLDER
-from falaj.policies.reports.summary import summarise
-from falaj.policies.waivers import read_entries
-from falaj.stacks.checking.check import check_now
-from falaj.stacks.checking.preview import pack_configuration
-from falaj.stacks.checking.subject import Subject
+from falaj.policies.choices import PACKS
+from falaj.policies.variables import PROJECT_FOLDER, RECORD_FOLDER
 from falaj.stacks.command.console import say
-from falaj.stacks.command.packs import pack_folders
+from falaj.stacks.command.packs import pack_configuration, pack_folders
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.errors import StackError
@@ -59,7 +53,7 @@ def judged(
         yield [], {}
         return
     if clouds and not pulumi.sandbox:
-        _require_clean(Subject(stack, settings))
+        _require_clean(stack, settings)
     # The engine tells packs no folder, and the paths of waivers start from the project's.
     variables = {PROJECT_FOLDER: str(stack.project.root)}
     if records is not None:
@@ -94,7 +88,11 @@ def with_more_waivers(
         PolicyError: the stack's own can't be read.
     """
     named = settings.policies.waivers if isinstance(settings, CloudSettings) else None
-    own = read_entries(stack.project.root / named) if named else []
+    own: list[Any] = []
+    if named:
+        from falaj.policies.waivers import read_entries  # noqa: PLC0415 - with all of rules
+
+        own = read_entries(stack.project.root / named)
     path = folder / "waivers.yaml"
     path.write_text(yaml.safe_dump({"waivers": [*own, *map(dict, more)]}), encoding="utf-8")
     return path
@@ -106,7 +104,13 @@ def packs_of(settings: Settings) -> list[Path]:
     return pack_folders(names)
 
 
-def _require_clean(subject: Subject) -> None:
+def _require_clean(stack: StackFile, settings: Settings) -> None:
+    # Rules and reports, which updates in the sandbox and of one machine need none of.
+    from falaj.policies.reports.summary import summarise  # noqa: PLC0415
+    from falaj.stacks.checking.check import check_now  # noqa: PLC0415
+    from falaj.stacks.checking.subject import Subject  # noqa: PLC0415
+
+    subject = Subject(stack, settings)
     say(f"checking {subject.stack.name} by the policy packs, in the sandbox")
     result = check_now([subject])
     if result.exit_code != 0:

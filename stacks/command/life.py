@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from falaj.stacks.command import first_version, lifecycle, previewing, scaffold
+from falaj.stacks.command import first_version, lifecycle
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.options import (
     project_option,
@@ -95,6 +95,8 @@ def preview(
             "--details shows what the engine shows; leave out --costs and "
             "--unknown-prices, or --details"
         )
+    from falaj.stacks.command import previewing  # noqa: PLC0415 - with prices, rules and reports
+
     call = _call(stack, project, sandbox, cluster)
     if details:
         return previewing.details(call)
@@ -171,6 +173,8 @@ def new(
     listed: bool,
 ) -> int:
     """Make a stack's file in this project, or in FOLDER a project of its own, from a template."""
+    from falaj.stacks.command import scaffold  # noqa: PLC0415 - a new stack's alone
+
     if listed:
         return scaffold.show_templates()
     return scaffold.make(folder, stack, project, template, values)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from falaj.engine import backend
-from falaj.engine.commands import INTERRUPTED
+from falaj.engine.commands import INTERRUPTED, LEFT
 from falaj.engine.files import data_home
 from falaj.sandbox import activation
 from falaj.stacks.command import (
@@ -24,7 +24,6 @@ from falaj.stacks.command import (
     first_version,
     kubeconfig,
     operation,
-    phases,
     project,
     service,
     stand_in,
@@ -35,7 +34,6 @@ from falaj.stacks.command.cloud import bring_up_upstream, closing, prepare_cloud
 from falaj.stacks.command.console import complain, confirmed, is_terminal, say, step
 from falaj.stacks.command.hints import hints, passphrase_hint
 from falaj.stacks.command.judged import judged
-from falaj.stacks.command.models import follow_in
 from falaj.stacks.command.operation import Outcome, label_of_urn
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.pulumi import Pulumi, resources_of
@@ -43,18 +41,21 @@ from falaj.stacks.command.remains import notices
 from falaj.stacks.command.summary import summary
 from falaj.stacks.command.workspace import forget_stack, renew
 from falaj.stacks.errors import StackError
-from falaj.stacks.models.copying import LEFT
 from falaj.stacks.placement import choose
 from falaj.stacks.sandbox_guard import FIRST_KEY, PHASE_VARIABLE, STORES
 from falaj.stacks.settings import (
     CloudSettings,
-    LocalSettings,
     Settings,
     SmbSettings,
-    WorkloadsSettings,
+    is_local,
+    is_workloads,
 )
 from falaj.stacks.settings.cloud import InClusterSettings
 from falaj.workloads.errors import IntegrityError, WorkloadError
+
+if TYPE_CHECKING:
+    from falaj.stacks.command import phases
+    from falaj.stacks.settings import WorkloadsSettings
 
 # What ``falaj down`` is about to destroy, in words.
 
@@ -273,7 +274,7 @@ def up(
         say(f"      pulumi {pulumi.engine.version} ({pulumi.engine.source}): {pulumi.engine.path}")
     with step(2, 3, "backend"):
         pulumi.ensure_stack()
-        if isinstance(settings, LocalSettings):
+        if is_local(settings):
             pulumi.settle_interrupted(pulumi.exported())
         say(f"      {pulumi.environment.get('PULUMI_BACKEND_URL', 'as logged in')}")
     if isinstance(settings, CloudSettings):
@@ -288,12 +289,12 @@ def up(
     if isinstance(settings, SmbSettings):
         settings = call.settings()
     status = run.update(settings, title)
-    if status == 0 and isinstance(settings, WorkloadsSettings) and settings.awaited:
+    if status == 0 and is_workloads(settings) and settings.awaited:
         status = _first_versions(run, settings, title, patience)
     if status != 0:
         return status
     say()
-    if isinstance(settings, LocalSettings):
+    if is_local(settings):
         say(summary(pulumi.outputs(), stack))
     else:
         say(closing(pulumi.outputs(), stack, sandbox=pulumi.sandbox))
@@ -306,7 +307,7 @@ def _provide_packages(stack: StackFile, settings: Settings) -> None:
     Raises:
         WorkloadError: they can't be had.
     """
-    if isinstance(settings, LocalSettings) and settings.training.code is not None:
+    if is_local(settings) and settings.training.code is not None:
         from falaj.stacks.settings.local import resolved  # noqa: PLC0415
         from falaj.workloads.training.own_code import provide_packages  # noqa: PLC0415
 
@@ -331,8 +332,10 @@ def follows_aliases(call: Call, settings: Settings) -> bool:
         StackError: the registry is behind, or a service doesn't say what it follows.
         IntegrityError: a record or a package isn't what the trusted key signed.
     """
-    if not isinstance(settings, WorkloadsSettings) or not _asks_registries(call, settings):
+    if not is_workloads(settings) or not _asks_registries(call, settings):
         return False
+    from falaj.stacks.command.models import follow_in  # noqa: PLC0415 - registries' programs
+
     try:
         done = follow_in(call.stack, dry_run=False)
     except IntegrityError:
@@ -415,7 +418,7 @@ class Updating:
 
 def _before(run: Updating, settings: Settings, source: str | None) -> int | None:
     """What comes before all of the stack: the exit status where it ends here, else None."""
-    if isinstance(settings, WorkloadsSettings) and settings.awaited:
+    if is_workloads(settings) and settings.awaited:
         first_version.require_none_served(settings, run.pulumi.resources())
     asked = first_key.phase(settings, run.pulumi) if isinstance(settings, CloudSettings) else None
     if asked and (status := run.update(settings, first_key.TITLE, asked)) != 0:
@@ -445,6 +448,8 @@ def before_machines(run: Updating, settings: SmbSettings, source: str | None) ->
         StackError: its file lacks what it needs, though its registry is there; the source serves
             something else; or the registry can't be reached.
     """
+    from falaj.stacks.command import phases  # noqa: PLC0415 - only such a tier has them
+
     place = choose(settings).place
     tier = phases.Tier(run.call.stack, settings, place, source or phases.DEFAULT_SOURCE)
     if run.pulumi.sandbox:
@@ -486,6 +491,8 @@ def _in_the_sandbox(run: Updating, tier: phases.Tier) -> int | None:
             f"up; for a package that is really sent and taken, first: {make}"
         )
         return None
+    from falaj.stacks.command import phases  # noqa: PLC0415 - as above
+
     if not phases.has_registry():
         return None
     if tier.settings.foundation is None and not _has_machines(run.pulumi):
@@ -529,7 +536,7 @@ def down(call: Call, *, details: bool, is_agreed: bool) -> int:
         say(f"stack {stack.name} has no file; nothing runs")
         return 0
     settings = _settings_or_none(stack)
-    local = settings if isinstance(settings, LocalSettings) else None
+    local = settings if is_local(settings) else None
     sandboxed = call.sandbox or (settings is not None and call.sandboxed(settings))
     clouds = isinstance(settings, CloudSettings)
     pulumi = Pulumi(stack, sandbox=sandboxed, plugins=clouds)
@@ -580,7 +587,7 @@ def status(call: Call) -> int:
         say(f"stack {call.stack.name} is not up; start it with: {call.again('up')}")
         return 0
     say(closing(outputs, call.stack, sandbox=pulumi.sandbox))
-    if isinstance(settings, WorkloadsSettings) and (not pulumi.sandbox or testplane.is_used()):
+    if is_workloads(settings) and (not pulumi.sandbox or testplane.is_used()):
         # The official client, half a second.
         from falaj.stacks.command import in_cluster  # noqa: PLC0415
 

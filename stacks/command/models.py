@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES
+from falaj.engine.commands import LEFT
 from falaj.stacks.command import testplane
 from falaj.stacks.command.console import complain, say, table
 from falaj.stacks.command.options import (
@@ -26,7 +27,7 @@ from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane, packs_settings, require_in_country
 from falaj.stacks.models import following, transfer
-from falaj.stacks.models.copying import LEFT, Copied, CopiedModel, copy_models
+from falaj.stacks.models.copying import Copied, CopiedModel, copy_models
 from falaj.stacks.models.pinning import (
     SECTION,
     TIER,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from falaj.engine.commands import INTERRUPTED
+from falaj.engine.debug_lines import LEFT_OUT
 from falaj.engine.progress import INTERVAL_SECONDS, duration
 from falaj.stacks.command.console import say
 from falaj.stacks.command.events import EventStream, read_events
@@ -277,7 +278,7 @@ def run(
             with output.open("wb") as printed, EventStream() as events:
                 status = pulumi.run(
                     [*arguments, "--non-interactive", "--event-log", events.address],
-                    {**(variables or {}), **SHOWN},
+                    {**(variables or {}), **SHOWN, **LEFT_OUT},
                     output=printed,
                     meanwhile=lambda: display.follow(events),
                     interrupted=display.interrupt,

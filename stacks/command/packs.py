@@ -1,4 +1,4 @@
-"""Where the policy packs are."""
+"""Where the policy packs are, and how they are told what to do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from falaj.engine.files import cache_home, replace_file
-from falaj.policies.model import PACKS
+from falaj.policies.choices import PACKS
 
 #: The folder of the packs.
 POLICIES: Final = Path(__file__).resolve().parents[2] / "policies"
@@ -54,3 +54,20 @@ def pack_for_engines(name: str) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             replace_file(target, content)
     return copy
+
+
+def pack_configuration(
+    *, advisory: bool, strict: bool | None, waivers: Path | None = None
+) -> dict[str, Any]:
+    """The configuration of packs.
+
+    Args:
+        advisory: whether they only say what they find, so that a preview goes on and all is found
+            at once.
+        strict: whether what can't be known fails. Default: as the stack says.
+        waivers: the file of waivers. Default: as the stack says.
+    """
+    configuration: dict[str, Any] = {"all": "advisory"} if advisory else {}
+    options = {"strict": strict, "waivers": None if waivers is None else str(waivers)}
+    settings = {key: value for key, value in options.items() if value is not None}
+    return configuration | ({"settings": settings} if settings else {})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from falaj.engine import backend, install, launch
-from falaj.sandbox import activation, prediction, sdks
+from falaj.sandbox import activation, sdks, store
 from falaj.stacks.command.console import say
 from falaj.stacks.command.hints import passphrase_hint
 from falaj.stacks.command.project import StackFile
@@ -97,8 +97,8 @@ class Pulumi:
             return
         with tempfile.TemporaryDirectory(prefix="falaj-predicted-") as folder:
             copy = Path(folder) / "cloud.sqlite"
-            prediction.prepare(activation.cloud_file(self.environment), copy)
-            yield {prediction.PREDICTION_VARIABLE: str(copy)}
+            store.copy_without_faults(activation.cloud_file(self.environment), copy)
+            yield {activation.PREDICTION_VARIABLE: str(copy)}
 
     def capture(self, arguments: Sequence[str], given: str | None = None) -> str:
         """Standard output of a command that reads ``given``.
@@ -159,7 +159,9 @@ class Pulumi:
         Raises:
             EngineError: the state has resources of the sandbox.
         """
-        prediction.refuse_sandbox_state(self.exported())
+        from falaj.sandbox.prediction import refuse_sandbox_state  # noqa: PLC0415 - the whole cloud
+
+        refuse_sandbox_state(self.exported())
 
     def release(self, exported: dict[str, Any]) -> None:
         """Let a destroy take everything of a sandboxed stack, the protected and retained as well.

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Timer
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from falaj.engine.guard import guarded
 from falaj.engine.oci import ensure
@@ -25,9 +25,11 @@ from falaj.policies.reading.images import is_allowed, parse
 from falaj.stacks.command import testplane
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
-from falaj.stacks.images.items import Item
 from falaj.stacks.settings import CloudSettings
 from falaj.workloads import errors
+
+if TYPE_CHECKING:
+    from falaj.stacks.images.items import Item
 
 QUESTION_SECONDS: Final = 120
 #: Images of training are some gigabytes; over a slow line that is hours.

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
+from falaj.engine.commands import LEFT
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.crane import Crane
 from falaj.workloads.errors import IntegrityError, WorkloadError
@@ -19,9 +20,6 @@ from falaj.workloads.registry.aliases import record_tags
 from falaj.workloads.registry.oci_layout import ALIAS_TYPE, PACKAGE_TYPE
 from falaj.workloads.registry.sending import Say
 from falaj.workloads.registry.shelf import Shelf, check_repository, keys_number, tag_of
-
-LEFT: Final = 3
-"""Exit status where the source has something that the destination hasn't."""
 
 
 @dataclass

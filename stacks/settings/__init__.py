@@ -8,6 +8,7 @@ strings here, known before any resource is registered.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from falaj.stacks.settings.load import (
@@ -22,6 +23,8 @@ from falaj.stacks.settings.load import (
 from falaj.stacks.settings.problems import NAMESPACE
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from falaj.stacks.settings.cloud import (
         CloudSettings,
         ClusterSettings,
@@ -54,6 +57,8 @@ __all__ = [
     "Settings",
     "SmbSettings",
     "WorkloadsSettings",
+    "is_local",
+    "is_workloads",
     "load_engine",
     "load_file",
     "validate",
@@ -66,3 +71,20 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def is_local(settings: Settings | None) -> TypeIs[LocalSettings]:
+    """Whether settings are of a stack of one machine; those of others load nothing to tell."""
+    return _is_of(settings, "local")
+
+
+def is_workloads(settings: Settings | None) -> TypeIs[WorkloadsSettings]:
+    """Whether settings are of workloads in a cluster; those of others load nothing to tell."""
+    return _is_of(settings, "workloads")
+
+
+def _is_of(settings: Settings | None, kind: str) -> bool:
+    module, model = MODELS[kind]
+    # Of a model that isn't loaded nobody has settings.
+    loaded = sys.modules.get(f"{__name__}.{module}")
+    return loaded is not None and isinstance(settings, getattr(loaded, model))

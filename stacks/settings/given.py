@@ -148,6 +148,16 @@ class Given:
                 if entry is not None:
                     yield (*prefix, *way), entry.key
 
+    @property
+    def has_unclear(self) -> bool:
+        """Whether anything without quotes may be read as something else than it looks like."""
+        return any(
+            not key.quote and not isinstance(key.value, str) for _, key in self.key_scalars()
+        ) or any(
+            value.value is None or (not value.quote and (value.unclear or value.loses))
+            for _, value in self.scalars()
+        )
+
     def problems_of(self, findings: Iterable[Finding]) -> list[Problem]:
         """Findings as a person is told of them, with their lines and the lines as they should be.
 

@@ -6,25 +6,20 @@ checked once more, so that one mistake doesn't hide the others.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
-from falaj.components.catalogue.own_models import OWN_MODEL
-from falaj.components.nearest import nearest
-from falaj.stacks.settings.document import decimal, written
 from falaj.stacks.settings.given import Given, Values, as_meant, foreign, nest
 from falaj.stacks.settings.problems import (
-    Action,
     Drop,
     Finding,
     Problem,
-    Put,
     RefusedSettingsError,
     Rename,
     before,
@@ -34,28 +29,8 @@ from falaj.stacks.settings.problems import (
     mended,
 )
 from falaj.stacks.settings.problems import Path as KeyPath
-from falaj.stacks.settings.shapes import (
-    AnyValue,
-    ByName,
-    Choice,
-    Either,
-    Key,
-    Keys,
-    Number,
-    Shape,
-    at,
-    below,
-    choices,
-    describe,
-    example,
-    key_of_model,
-    keys_of,
-    section_at,
-    takes,
-)
 from falaj.stacks.settings.source import given_by_engine, given_in_files
-from falaj.stacks.settings.suggestions import closest, instead, meant
-from falaj.wire.documents import is_sequence
+from falaj.stacks.settings.suggestions import closest
 
 if TYPE_CHECKING:
     from falaj.stacks.settings.cloud import ClusterSettings, FoundationSettings, SmbSettings
@@ -125,61 +100,7 @@ def kinds_on(platform: object) -> Kinds:
     return EXISTING if platform == "kubernetes" else BLUEPRINTS
 
 
-# What pydantic refuses becomes findings: what was given, what is allowed, what would mend it.
-
-_PLAIN_TEXT = "settings are read before anything is decrypted: write it as plain text"
-
-
-def refused(error: ValidationError, model: type[BaseModel], own: Any) -> list[Finding]:
-    """One finding for each place that was refused.
-
-    Args:
-        error: what pydantic says.
-        model: what the stack's values were to be.
-        own: the values.
-    """
-    by_path: dict[KeyPath, ErrorDetails] = {}
-    for problem in error.errors(include_url=False, include_context=False):
-        by_path.setdefault(_path(problem["loc"], model, own), problem)
-    whole = Keys(model)
-    found = {
-        path: _finding(path, problem, model, own)
-        for path, problem in by_path.items()
-        # Of several shapes the one that got furthest was meant.
-        if not (isinstance(at(whole, path), Either) and any(_is_below(e, path) for e in by_path))
-    }
-    return [
-        each
-        for each in _each_name_once(found.values())
-        if by_path[each.path]["type"] != "missing" or each.path not in _misspelt(found.values())
-    ]
-
-
-def _misspelt(findings: Iterable[Finding]) -> set[KeyPath]:
-    """Keys that are there under the names that some findings correct: they aren't missing."""
-    return {
-        (*first.path[:-1], first.name)
-        for each in findings
-        if each.actions and isinstance(first := each.actions[0], Rename)
-    }
-
-
-def _each_name_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings of which no two give keys of a section the same name."""
-    taken: set[KeyPath] = set()
-    for each in findings:
-        actions: list[Action] = []
-        for action in each.actions:
-            if isinstance(action, Rename) and (*action.path[:-1], action.name) in taken:
-                continue
-            actions.append(action)
-        yield dataclasses.replace(each, actions=tuple(actions))
-        if actions and isinstance(actions[0], Rename):
-            taken.add((*actions[0].path[:-1], actions[0].name))
-
-
-def _is_below(path: KeyPath, other: KeyPath) -> bool:
-    return len(path) > len(other) and path[: len(other)] == other
+_PLAIN_TEXT: Final = "settings are read before anything is decrypted: write it as plain text"
 
 
 def encrypted(own: Any, given: Given) -> list[Finding]:
@@ -200,160 +121,8 @@ def _secrets(value: Any, path: KeyPath) -> Iterator[KeyPath]:
             yield from _secrets(inner, (*path, position))
 
 
-def unclear(given: Given, model: type[BaseModel]) -> list[Finding]:
-    """What stands without quotes and is read as something else than it looks like.
-
-    Keys that are no text, and keys of the engine's own level without a value: it hands on an
-    empty text for them.
-    """
-    whole = Keys(model)
-    found = [
-        Finding(path, "the key is no text; put it in quotes", (Rename(path, key.text),), True)
-        for path, key in given.key_scalars()
-        if not key.quote
-        and not isinstance(key.value, str)
-        # Another name wouldn't make it a key where only certain ones are.
-        and at(whole, (*path[:-1], key.text)) is not None
-    ]
-    tops = {path for path, _ in given.own()}
-    for path, scalar in given.scalars():
-        if scalar.value is None and path in tops:
-            message = "given nothing; write a value, or leave the key out"
-            found.append(Finding(path, message, (Drop(path),)))
-        shape = at(whole, path)
-        if shape is None or scalar.quote:
-            continue
-        numeric = any(isinstance(each, Number | AnyValue) for each in choices(shape))
-        if scalar.unclear:
-            number = decimal(scalar.text) if numeric else None
-            value = scalar.text if number is None else number
-            hint = _quotes(shape, scalar.text) if number is None else f"write {written(number)}"
-            message = f"given {scalar.text} without quotes, {scalar.unclear}; {hint}"
-        elif scalar.loses and not numeric:
-            message = (
-                f"given {scalar.text} without quotes, read as the number "
-                f"{format_value(scalar.value)}; {_quotes(shape, scalar.text)}"
-            )
-            value = scalar.text
-        else:
-            continue
-        if isinstance(value, str):
-            value = next(iter(allowed_here(shape, (value, *meant(shape, value)))), value)
-        found.append(Finding(path, message, (Put(path, value),)))
-    return found
-
-
-def _quotes(shape: Shape, text: str) -> str:
-    """What to do about a text that lacks its quotes."""
-    return "put it in quotes" if takes(shape, text) else f"allowed: {describe(shape)}"
-
-
-def value_at(own: Any, path: KeyPath) -> Any:
-    """The value at a path of plain values; None where there is none."""
-    here = own
-    for part in path:
-        if isinstance(here, dict):
-            here = cast("dict[Any, Any]", here).get(part)
-        elif is_sequence(here) and isinstance(part, int) and 0 <= part < len(here):
-            here = here[part]
-        else:
-            return None
-    return here
-
-
-def allowed_here(shape: Shape, values: Iterable[Any]) -> Iterator[Any]:
-    """Those of some values that a shape really takes."""
-    return (value for value in values if takes(shape, value))
-
-
-_IN_PODS: Final = frozenset({"trainingJobs", "sweeps", "pipelines"})
-"""Sections in which people expect the keys that ``training`` has on one machine."""
-
-
-def unknown_key(path: KeyPath, model: type[BaseModel]) -> Finding:
-    """A key that a section doesn't have."""
-    names = [key.name for key in keys_of(model)]
-    if path[0] in _IN_PODS and path[-1] in OWN_MODEL:
-        message = (
-            "unknown key; a folder of code is trained on one machine (falaj:training) and doesn't "
-            "travel to pods: build an image with your model and its program, and name them as "
-            f"image and program of a training job\n  allowed here: {', '.join(sorted(names))}"
-        )
-        return Finding(path, message, (Drop(path),), at_key=True)
-    near = nearest(path[-1], names) or [name for name in [closest(path[-1], names)] if name]
-    hint = f"; did you mean {near[0]}?" if near else ""
-    actions: tuple[Action, ...] = (*(Rename(path, each) for each in near), Drop(path))
-    message = f"unknown key{hint}\n  allowed here: {', '.join(sorted(names))}"
-    return Finding(path, message, actions, at_key=True)
-
-
-def _finding(path: KeyPath, problem: ErrorDetails, model: type[BaseModel], own: Any) -> Finding:
-    whole = Keys(model)
-    if problem["type"] == "extra_forbidden":
-        return unknown_key(path, section_at(whole, path[:-1]) or model)
-    key = _key(whole, path)
-    shape = at(whole, path) or AnyValue()
-    if problem["type"] == "missing":
-        value = key.example if key and key.example else example(shape, str(path[-1]))
-        return Finding(path, f"missing; allowed: {describe(shape)}", (Put(path, value),))
-    named = at(whole, path[:-1])
-    if problem["loc"][-1] == "[key]":
-        return _wrong_name(path, cast("ByName", named))
-    given = value_at(own, path)
-    values = allowed_here(shape, instead(key, shape, given, str(path[-1])))
-    actions: list[Action] = [Put(path, value) for value in values]
-    if isinstance(path[-1], int) or (key is not None and not key.required):
-        actions.append(Drop(path))
-    near = next(iter(allowed_here(shape, meant(shape, given))), None)
-    hint = f"; did you mean {near}?" if isinstance(near, str) and isinstance(given, str) else ""
-    return Finding(
-        path, f"given {format_value(given)}; allowed: {describe(shape)}{hint}", tuple(actions)
-    )
-
-
-def _wrong_name(path: KeyPath, named: ByName) -> Finding:
-    """A name of an entry, such as a pool's, that isn't of the form."""
-    names = list(allowed_here(named.names, instead(None, named.names, path[-1])))
-    return Finding(
-        path,
-        f"given the name {format_value(path[-1])}; allowed: {describe(named.names)}",
-        tuple(Rename(path, str(name)) for name in names),
-        at_key=True,
-    )
-
-
-def _key(whole: Shape, path: KeyPath) -> Key | None:
-    """The key that a path ends in; None for entries by name and for items."""
-    section = section_at(whole, path[:-1]) if isinstance(path[-1], str) else None
-    return key_of_model(section, str(path[-1])) if section else None
-
-
-def _path(loc: Iterable[int | str], model: type[BaseModel], own: Any) -> KeyPath:
-    """Where the values have it: pydantic adds the names of branches, and marks wrong names."""
-    path: KeyPath = ()
-    shape: Shape | None = Keys(model)
-    for part in loc:
-        if part == "[key]":
-            continue
-        inner = below(shape, part) if shape is not None else None
-        here = value_at(own, path)
-        known = inner is not None and (
-            isinstance(part, int) or _written(shape, part) or not isinstance(shape, Keys)
-        )
-        present = isinstance(here, dict) and part in here
-        if known or present:
-            path = (*path, part if present else _written(shape, part) or part)
-            shape = inner
-    return path
-
-
-def _written(shape: Shape | None, part: int | str) -> str:
-    """A key as it is written, where pydantic says Python's name."""
-    section = section_at(shape, ()) if shape is not None else None
-    key = key_of_model(section, part) if section and isinstance(part, str) else None
-    return key.name if key else ""
-
-
+#: https://docs.pydantic.dev/latest/concepts/plugins/
+_PLUGINS: Final = "PYDANTIC_DISABLE_PLUGINS"
 #: How often values are mended to find what else is wrong: a mended section can lack a key.
 _ROUNDS: Final = 3
 
@@ -391,6 +160,28 @@ def checked(given: Given, root: Path) -> Settings:
     Raises:
         RefusedSettingsError: everything that is wrong, as far as it can be found.
     """
+    with without_plugins():
+        return _checked(given, root)
+
+
+@contextmanager
+def without_plugins() -> Generator[None]:
+    """Let pydantic look for no plugins: it would read what every installed package registers.
+
+    That takes as long as all else that a stack's settings are checked with, and no plugin has to
+    know of them. What builds models afterwards, such as a person's own program, has its plugins.
+    """
+    before = os.environ.get(_PLUGINS)
+    os.environ[_PLUGINS] = "__all__"
+    try:
+        yield
+    finally:
+        os.environ.pop(_PLUGINS)
+        if before is not None:
+            os.environ[_PLUGINS] = before
+
+
+def _checked(given: Given, root: Path) -> Settings:
     problems: list[Problem] = [*given.problems, *foreign(given)]
     if not given.is_whole:
         raise RefusedSettingsError(problems)
@@ -436,14 +227,19 @@ def _settings(
     What is refused is added to ``found``; what only a correction brought about is not.
     """
     original = own
-    for finding in unclear(given, kind):
-        found.append(finding)
-        own = mended(own, finding)
+    if given.has_unclear:
+        from falaj.stacks.settings.refusals import unclear  # noqa: PLC0415 - as its module says
+
+        for finding in unclear(given, kind):
+            found.append(finding)
+            own = mended(own, finding)
     renames: list[Rename] = []
     for number in range(_ROUNDS):
         try:
             return kind.model_validate(own), own
         except ValidationError as error:
+            from falaj.stacks.settings.refusals import refused  # noqa: PLC0415 - as above
+
             problems = refused(error, kind, own)
         for finding in problems:
             as_given = before(finding, renames)
@@ -488,7 +284,7 @@ def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:
             )
             found.append(Finding(("region",), message, (Drop(("region",)),)))
     elif not isinstance(platform, str) or platform not in PLATFORMS:
-        found.append(_choice("platform", platform, PLATFORMS, likeliest=_likely_platform(own)))
+        found.append(_wrong("platform", platform, PLATFORMS, likeliest=_likely_platform(own)))
         own["platform"] = platform = closest(platform, PLATFORMS) if platform else None
         if platform is None:
             return None
@@ -505,7 +301,7 @@ def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:
     blueprint = own.get("blueprint")
     if not isinstance(blueprint, str) or blueprint not in kinds:
         on = f" on the platform {platform}" if kinds is EXISTING else ""
-        found.append(_choice("blueprint", blueprint, tuple(kinds), on))
+        found.append(_wrong("blueprint", blueprint, tuple(kinds), on))
         own["blueprint"] = blueprint = closest(blueprint, kinds) if blueprint else None
     return kinds[blueprint] if blueprint else None
 
@@ -527,10 +323,9 @@ def _places() -> tuple[str, ...]:
     return PLACES
 
 
-def _choice(
+def _wrong(
     key: str, value: Any, allowed: tuple[str, ...], where: str = "", likeliest: str = ""
 ) -> Finding:
-    near = closest(value, allowed) if value else None
-    hint = f"; did you mean {near}?" if near else ""
-    message = f"given {format_value(value)}; allowed{where}: {describe(Choice(allowed))}{hint}"
-    return Finding((key,), message, (Put((key,), near or likeliest or allowed[0]),))
+    from falaj.stacks.settings.refusals import wrong_choice  # noqa: PLC0415 - as its module says
+
+    return wrong_choice(key, value, allowed, where, likeliest)

@@ -53,8 +53,12 @@ def stack_folder(root: Path | None) -> Path | None:
     """Where the stack files of a project are; None where there is no project."""
     if root is None or not (root / PROJECT_FILE).is_file():
         return None
-    document = read(root / PROJECT_FILE, PROJECT_FILE)
-    return root / (_text(document, "stackConfigDir") or ".")
+    return _stack_folder(root, read(root / PROJECT_FILE, PROJECT_FILE))
+
+
+def _stack_folder(root: Path, project: Document) -> Path:
+    """Where a project's stack files are, by its own file."""
+    return root / (_text(project, "stackConfigDir") or ".")
 
 
 def _sibling(name: str, path: Path) -> Sibling:
@@ -161,8 +165,9 @@ def _files_of(stack: str, root: Path) -> Given | None:
     """The files that the engine will have read; None where they can't be found."""
     try:
         reader = _Reader("")
-        reader.project(read(root / PROJECT_FILE, PROJECT_FILE))
-        path = (stack_folder(root) or root) / f"Pulumi.{stack}.yaml"
+        project = read(root / PROJECT_FILE, PROJECT_FILE)
+        reader.project(project)
+        path = _stack_folder(root, project) / f"Pulumi.{stack}.yaml"
         document = read(path, path.relative_to(root).as_posix())
     except (OSError, ValueError):
         return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pydoc
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
@@ -14,6 +16,9 @@ import pytest
 
 import falaj.components.aws
 import falaj.components.azure
+from falaj.stacks.settings.load import without_plugins
+
+ROOT = Path(__file__).resolve().parents[2]
 
 NAMES = (
     "Network", "KeyRing", "ObjectStore", "TrainingFileSystem", "Registry", "Identity",
@@ -96,6 +101,54 @@ def test_a_stack_of_a_cloud_loads_no_settings_of_one_machine() -> None:
     loaded = modules_after("import falaj.stacks.program, falaj.stacks.cloud_program").splitlines()
     assert "falaj.stacks.settings.cloud" in loaded
     assert "falaj.stacks.settings.local" not in loaded
+
+
+#: What a program of a cloud loads of ours beside components, once its settings were taken.
+OF_A_CLOUD = {
+    "policies": {"choices"},
+    "sandbox": {"activation", "sdks"},
+    "stacks": {
+        "blueprints", "blueprints.cloud", "cloud_program", "errors", "placement", "program",
+        "refused", "sandbox_guard", "settings", "settings.cloud", "settings.derived",
+        "settings.document",
+        "settings.given", "settings.load", "settings.problems", "settings.section",
+        "settings.source", "settings.splices", "settings.suggestions", "validation",
+    },
+}  # fmt: skip
+
+
+def test_a_program_of_a_cloud_loads_no_rules_and_nothing_to_refuse_with() -> None:
+    """Reasons, corrections and rules are for runs in which something is wrong."""
+    loaded = modules_after(
+        "import falaj.stacks.program, falaj.stacks.cloud_program\n"
+        "from pathlib import Path\nimport yaml\n"
+        "from falaj.components import catalogue\n"
+        "from falaj.stacks.settings import validate\n"
+        "from falaj.stacks.validation import validate_in_cloud\n"
+        f"root = Path({str(ROOT)!r})\n"
+        "said = yaml.safe_load((root / 'stacks' / 'Pulumi.aws-cluster.yaml').read_text())\n"
+        "said['config'].pop('falaj:foundation')\n"
+        "settings = validate(said['config'], root, stack='aws-cluster')\n"
+        "validate_in_cloud(settings, catalogue.parse('aws/me-central-1'), {})"
+    ).splitlines()
+    for package, known in OF_A_CLOUD.items():
+        own = f"falaj.{package}."
+        found = {each.removeprefix(own) for each in loaded if each.startswith(own)}
+        assert found == known, (package, found ^ known)
+    assert "falaj.components.catalogue.region_names" not in loaded
+
+
+@pytest.mark.parametrize("given", [None, "logfire"])
+def test_plugins_are_left_alone_once_settings_were_checked(
+    monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    name = "PYDANTIC_DISABLE_PLUGINS"
+    monkeypatch.delenv(name, raising=False)
+    if given is not None:
+        monkeypatch.setenv(name, given)
+    with without_plugins():
+        assert os.environ[name] == "__all__"
+    assert os.environ.get(name) == given
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])

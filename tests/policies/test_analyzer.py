@@ -24,9 +24,10 @@ from falaj.policies.model import (
     is_unknown,
     violation,
 )
-from falaj.policies.outcome import RECORD_FOLDER, read_records
+from falaj.policies.outcome import read_records
 from falaj.policies.rules.governance.tags import TAGS_RULE
 from falaj.policies.server.analyzer import Analyzer, Pack
+from falaj.policies.variables import RECORD_FOLDER
 
 UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 TYPE = "aws:s3/bucket:Bucket"

@@ -27,9 +27,10 @@ from falaj.policies.model import (
     rule,
 )
 from falaj.policies.model.judge import evaluate
-from falaj.policies.outcome import RECORD_FOLDER, read_records
+from falaj.policies.outcome import read_records
 from falaj.policies.server.analyzer import Analyzer, Pack
 from falaj.policies.team_rules import GROUP, installed_rules, read_rules
+from falaj.policies.variables import RECORD_FOLDER
 from tests.newcomer import documents
 from tests.policies.test_analyzer import AbortedError, EngineContext
 

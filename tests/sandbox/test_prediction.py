@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from falaj.sandbox import urns
+from falaj.sandbox.activation import PREDICTION_VARIABLE
 from falaj.sandbox.cloud import Cloud
 from falaj.sandbox.errors import SandboxError
 from falaj.sandbox.models import load
-from falaj.sandbox.prediction import PREDICTION_VARIABLE, Prediction, prepare
-from falaj.sandbox.store import Store
+from falaj.sandbox.prediction import Prediction
+from falaj.sandbox.store import Store, copy_without_faults
 from falaj.wire import UNKNOWN
 
 BUCKET = "aws:s3/bucket:Bucket"
@@ -29,7 +30,7 @@ def clouds(tmp_path: Path) -> Iterator[tuple[Cloud, Prediction]]:
     store.connection.execute(
         "INSERT INTO faults (action, nth, timeout, always) VALUES ('create', 1, 0, 1)"
     )
-    prepare(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
+    copy_without_faults(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
     prediction = Prediction.of("aws", {PREDICTION_VARIABLE: str(tmp_path / "copy.sqlite")})
     assert prediction is not None
     prediction.configure(REGION)

@@ -14,7 +14,7 @@ from falaj.engine.errors import EngineError
 from falaj.sandbox import activation
 from falaj.sandbox.cloud import MARK
 from falaj.sandbox.prediction import made_in_sandbox, refuse_sandbox_state
-from falaj.sandbox.schema import SDKS
+from falaj.sandbox.sdks import SDKS
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.command.pulumi import Pulumi
 from falaj.stacks.command.tree import falaj

@@ -12,7 +12,8 @@ import pytest
 
 from falaj.engine.errors import EngineError
 from falaj.sandbox import models
-from falaj.sandbox.schema import UTILITIES, Package
+from falaj.sandbox.schema import Package
+from falaj.sandbox.sdks import UTILITIES
 from falaj.sandbox.store import Store
 
 URN = "urn:pulumi:dev::shop::random:index/x:X::one"

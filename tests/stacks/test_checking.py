@@ -17,7 +17,7 @@ from falaj.policies.reports.result import CheckResult, StackResult, read_result
 from falaj.policies.reports.sarif import to_sarif
 from falaj.policies.reports.summary import summarise
 from falaj.sandbox.cloud import MADE_IN, MADE_UP, MARK
-from falaj.sandbox.schema import SDKS
+from falaj.sandbox.sdks import SDKS
 from falaj.stacks.checking import check
 from falaj.stacks.checking.check import begin, gathered, unknown_types
 from falaj.stacks.checking.preview import (

@@ -47,6 +47,31 @@ def test_every_command_explains_itself(name: str) -> None:
             assert option.help, f"falaj {name} {option.opts[0]}"
 
 
+def test_bringing_a_stack_of_a_cloud_up_loads_nothing_of_other_stacks() -> None:
+    """What clusters, machines, registries, prices and rules need is loaded where one asks."""
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from falaj.stacks.command import life\n"
+        "from falaj.stacks.settings import is_local, is_workloads, load_file\n"
+        "root = Path(sys.argv[1])\n"
+        "settings = load_file(root / 'stacks' / 'Pulumi.aws-foundation.yaml', root)\n"
+        "assert not is_local(settings) and not is_workloads(settings)\n"
+        "others = ('falaj.components.kubernetes', 'falaj.stacks.settings.in_cluster',\n"
+        "    'falaj.stacks.settings.local', 'falaj.policies.model', 'falaj.policies.rules',\n"
+        "    'falaj.policies.reports', 'falaj.sandbox.prediction', 'falaj.sandbox.schema',\n"
+        "    'falaj.stacks.checking', 'falaj.stacks.costs', 'falaj.stacks.images',\n"
+        "    'falaj.stacks.command.models', 'falaj.stacks.settings.shapes', 'numpy', 'torch')\n"
+        "found = [each for each in sys.modules if each.startswith(others)]\n"
+        "assert not found, found\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(root)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_help_loads_no_command_and_no_model() -> None:
     program = (
         "import sys\n"

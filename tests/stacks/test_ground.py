@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from falaj.sandbox.activation import PREDICTION_VARIABLE
 from falaj.sandbox.clouds.model import Made
-from falaj.sandbox.prediction import PREDICTION_VARIABLE
 from falaj.sandbox.store import Store
 from falaj.stacks.checking import ground
 from falaj.stacks.command.operation import Outcome

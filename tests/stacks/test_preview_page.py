@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.stacks import costs
-from falaj.stacks.checking.preview import document_of, pack_configuration
+from falaj.stacks.checking.preview import document_of
+from falaj.stacks.command.packs import pack_configuration
 from falaj.stacks.command.previewing import Preview, lines
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.lettering import columns

@@ -15,6 +15,7 @@ from falaj.stacks.blueprints import in_cluster as blueprint
 from falaj.stacks.command import first_version, in_cluster, lifecycle, pods
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.first_version import Waiting
+from falaj.stacks.command.models import follow_in
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import WorkloadsSettings
@@ -260,4 +261,4 @@ def test_aliases_of_a_service_that_nobody_trains_for_must_stand_for_something(si
         {"version": 1, "weight": 100, "packageDigest": digest, "keysDigest": digest}
     ])  # fmt: skip
     with pytest.raises(WorkloadError, match="has no alias"):
-        lifecycle.follow_in(StackFile(STACK, Project.find()), dry_run=True)
+        follow_in(StackFile(STACK, Project.find()), dry_run=True)
