@@ -172,9 +172,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("--keyring", type=Path, help="key ring folder, of a sealed run")
     export.add_argument("--output", type=Path, required=True, help="a new folder")
     export.add_argument("--json", action="store_true", help="print one JSON object")
-    track = commands.add_parser("track", help="send a run to a tracking server, or the rest of it")
+    track = commands.add_parser("track", help="send a run to a tracking server or file")
     track.add_argument("--run", type=Path, required=True, help="folder of the run")
-    _add_tracking(track, required=True)
+    _add_tracking(track)
     track.add_argument("--json", action="store_true", help="print one JSON object")
     code = commands.add_parser("code", help="check the code of a model of your own, and name it")
     code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
@@ -338,12 +338,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_tracking(parser)
 
 
-def _add_tracking(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+def _add_tracking(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--tracking", metavar="URL", required=required,
+        "--tracking", metavar="URL",
         help="MLflow tracking server that gets parameters, figures, environment and digests: "
         "https://, or http:// on the loopback interface",
+    )  # fmt: skip
+    add(
+        "--tracking-file", type=Path, metavar="FILE",
+        help="SQLite file in MLflow's form that gets them instead; made where it isn't there",
     )  # fmt: skip
     add("--tracking-experiment", metavar="NAME", help="what runs are kept under (default falaj)")
     add(
@@ -471,10 +475,12 @@ def _track(options: argparse.Namespace) -> int:
 
     destination = tracking.of_options(options)
     if destination is None:
-        raise AssertionError("the option is required")
+        raise WorkloadError(
+            "missing: --tracking with the address of a server, or --tracking-file with a file"
+        )
     run = launcher.track(options.run, destination)
     if options.json:
-        print(json.dumps({"run": run, "server": destination.shown}))
+        print(json.dumps({"run": run, "server": destination.place}))
     else:
         print(f"run {run} of {destination.shown} has the record of {options.run}")
     return 0

@@ -39,8 +39,11 @@ class TrackingArgs(TypedDict):
     tracking: NotRequired[Annotated[Input[str] | None, TRACKING_SERVER]]
     """Address of an MLflow tracking server that gets parameters, figures of epochs and of the
     held-out part, environment, and digests of dataset, code and model. A change of it, and of the
-    next four, sends the run there and trains nothing again. Default: they are kept in the run's
+    next five, sends the run there and trains nothing again. Default: they are kept in the run's
     folder alone."""
+    tracking_file: NotRequired[Annotated[Input[str] | None, PATH]]
+    """SQLite file in MLflow's form that gets them where no server is named, for ``mlflow ui``; it
+    is made where it isn't there."""
     tracking_experiment: NotRequired[
         Annotated[Input[str] | None, EXPERIMENT, Usual(EXPERIMENT.default)]
     ]

@@ -19,7 +19,8 @@ from falaj.workloads.training.sweep_tracking import (
     SweepTracking,
     trial_folder,
 )
-from falaj.workloads.training.tracking import PARENT, Destination, TrackingError
+from falaj.workloads.training.tracking import PARENT, Destination
+from falaj.workloads.training.tracking_store import TrackingError
 from tests.workloads.training.test_tracking import RECORD
 from tests.workloads.training.tracking_server import Store, serving
 
