@@ -27,12 +27,10 @@ from falaj.components.local.arguments.model_package import (
     ModelPackageArgs,
 )
 from falaj.components.local.arguments.training_run import (
-    EXPERIMENT,
     HOST_ALLOWED,
     LORA_MATRICES,
     MODEL,
     PRECISION,
-    TRACKING_SERVER,
     TrackingArgs,
     TrainingRunArgs,
 )
@@ -50,6 +48,7 @@ from falaj.components.specification.parallel import (
     ParallelArgs,
 )
 from falaj.components.specification.property_names import camel
+from falaj.components.specification.tracking import EXPERIMENT, SERVER, TrackedArgs
 from falaj.components.specification.workload_bounds import bound, form
 from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
@@ -108,11 +107,11 @@ class TrackingSettings(Section):
     file: Annotated[Named | None, SameAs(TrackingArgs, "tracking_file")] = None
     """A relative path starts at the project's folder. Default: mlflow.db there, which ``mlflow
     ui`` shows where it runs in that folder."""
-    server: Annotated[str, TRACKING_SERVER] | None = None
+    server: Annotated[str, SERVER] | None = None
     """Address of an MLflow tracking server. Default: the file."""
-    experiment: Annotated[
-        Annotated[str, EXPERIMENT] | None, SameAs(TrackingArgs, "tracking_experiment")
-    ] = None
+    experiment: Annotated[Annotated[str, EXPERIMENT] | None, SameAs(TrackedArgs, "experiment")] = (
+        None
+    )
     secret_file: Annotated[Named | None, SameAs(TrackingArgs, "tracking_secret")] = None
     """A relative path starts at the project's folder."""
     authority: Annotated[Named | None, SameAs(TrackingArgs, "tracking_authority")] = None
