@@ -387,9 +387,10 @@ def check_arguments(
         elif option.startswith(_TRACKING):
             errors.say(
                 "arguments",
-                f"has {argument}, but no way to a server is opened by it: a job and a pipeline "
-                "have the argument tracking; of others leave it out, and send the run's folder "
-                "from where it is mounted, with `python -m falaj.workloads.training track`",
+                f"has {argument}, but no way to a server is opened by it: jobs, pipelines "
+                "and sweeps have the argument tracking; elsewhere leave it out, and send the "
+                "run's folder from where it is mounted, with `python -m falaj.workloads.training "
+                "track`",
             )
         elif _KEY_RING.startswith(option):
             errors.add(

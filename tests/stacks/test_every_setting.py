@@ -316,7 +316,12 @@ def _rich_workloads() -> dict[str, Any]:
     config["falaj:inferenceServices"] = {
         name: services[name] for name in ("tried", "night", "kept", "credit", "told", "seen")
     }
-    config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
+    config["falaj:sweeps"] = {
+        "rates": {
+            **SWEEP, "keySecret": "acme/training-keys", "tracking": jobs["grows"]["tracking"],
+        },
+        "more": {**SWEEP, "tracking": jobs["own"]["tracking"]},
+    }  # fmt: skip
     config["falaj:federatedTrainings"] = {
         "leader": {**COORDINATOR, "keySecret": "acme/training-keys"}, "claims": SITE,
         "apart": {

@@ -70,7 +70,7 @@ def _run_sweep(options: argparse.Namespace) -> int:
         study = sweep.open_study(options.output, options.dataset, 0, "none")
         print(json.dumps(sweep.summary(study), indent=2))
         return 0
-    _refuse_ours(options.run_options)
+    _refuse_ours(options.run_options, sends=options.command == "trial")
     stop = StopRequest()
     stop.install()
     if options.command == "trial":
@@ -84,7 +84,8 @@ def _run_sweep(options: argparse.Namespace) -> int:
     return Trials(options, stop, tracking.of_options(options)).run()
 
 
-def _refuse_ours(words: list[str]) -> None:
+def _refuse_ours(words: list[str], *, sends: bool) -> None:
+    """Refuse options of a run that are the sweep's; ``sends``: whether each trial is sent."""
     for word in words:
         if word.partition("=")[0] in ("--dataset", "--output", "--progress", "--json", "--seed"):
             raise WorkloadError(f"{word} is an option of the sweep: leave it out after --")
@@ -93,11 +94,10 @@ def _refuse_ours(words: list[str]) -> None:
                 f"{word} after -- would measure beside other trials: measure before the sweep "
                 "(`python -m falaj.workloads.training tune`), and give what it proposes after --"
             )
-        if word.startswith(_TRACKING):
+        if word.startswith(_TRACKING) and not sends:
             raise WorkloadError(
                 f"{word} after -- would send each trial by itself: give --tracking before it to "
-                "`sweep`, which sends them below a run of its own; `trial`, which clusters run, "
-                "sends nothing"
+                "`sweep`, which sends them below a run of its own"
             )
 
 
@@ -353,6 +353,10 @@ def _add_tracking(parser: argparse.ArgumentParser) -> None:
     add(
         "--tracking-secret", type=Path, metavar="FILE",
         help="with a token, or user:password (default: the server asks nobody)",
+    )  # fmt: skip
+    add(
+        "--tracking-tag", action="append", default=[], metavar="NAME=VALUE",
+        help="that the run has there; may be given more than once",
     )  # fmt: skip
     add("--tracking-authority", type=Path, metavar="PEM", help="whom to trust (default: as usual)")
     add(

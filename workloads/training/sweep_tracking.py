@@ -128,7 +128,7 @@ class SweepTracking:
 
         note()
         if "run" not in state:
-            tags = {"falaj.sweep": self._folder.name, **tracking.SOURCE}
+            tags = {tracking.SWEEP: self._folder.name, **tracking.SOURCE}
             note(run=store.run_of(state["attempt"], self._folder.name, state["begun"], tags))
         run: str = state["run"]
         if not state.get("parameters"):
@@ -159,7 +159,7 @@ class SweepTracking:
             folder = trial_folder(self._folder, trial)
             if trial in self._whole or not (folder / records.PARAMETERS).is_file():
                 continue
-            nested = Nested(run, {"falaj.trial": trial}, {"falaj.trial.ended": state})
+            nested = Nested(run, {tracking.TRIAL: trial}, {"falaj.trial.ended": state})
             status = _STATUS.get(state, tracking.KILLED)
             try:
                 self._runs[trial] = tracking.sync(folder, self._destination, status, nested)

@@ -27,7 +27,7 @@ import secrets
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
@@ -77,6 +77,8 @@ _SHOWN: Final = 200
 RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
 
 
+SWEEP, TRIAL = "falaj.sweep", "falaj.trial"
+"""Tags of a trial's run: which sweep's it is, and its number there."""
 SOURCE: Final = {"mlflow.source.name": "falaj", "mlflow.source.type": "JOB"}
 """Tags of every run."""
 
@@ -108,6 +110,7 @@ class Destination:
         authority: PEM file of whom to trust; None: whom the machine trusts.
         allowed: hosts outside one's own networks that may be sent to, as they are in the country.
         file: where runs are kept instead of at a server.
+        tags: names and values that a run gets when it is made.
     """
 
     url: str
@@ -116,6 +119,7 @@ class Destination:
     authority: Path | None = None
     allowed: tuple[str, ...] = ()
     file: Path | None = None
+    tags: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of_file(cls, path: Path, experiment: str = EXPERIMENT) -> Destination:
@@ -181,7 +185,7 @@ def of_options(options: argparse.Namespace) -> Destination | None:
     if options.tracking is None:
         further = ["secret", "authority", "allow"]
         if options.tracking_file is None:
-            further.append("experiment")
+            further += ["experiment", "tag"]
         for each in further:
             if getattr(options, f"tracking_{each}"):
                 raise WorkloadError(
@@ -201,7 +205,17 @@ def of_options(options: argparse.Namespace) -> Destination | None:
             tuple(options.tracking_allow),
         )  # fmt: skip
     destination.check()
-    return destination
+    return replace(destination, tags=tuple(_tag(each) for each in options.tracking_tag))
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name or key_of(name) != name or name.startswith("mlflow."):
+        raise WorkloadError(
+            f"--tracking-tag is {text!r}: allowed is NAME=VALUE, such as team=credit; the name of "
+            "letters, digits, blanks and . _ / -, and not one of MLflow's own (mlflow.)"
+        )
+    return name, value
 
 
 class Server:
@@ -365,7 +379,7 @@ def sync(
         identity = str(begun["identity"])
         tags = {
             "falaj.identity": identity, "falaj.dataset": str(begun["dataset"]),
-            **SOURCE,
+            **SOURCE, **dict(destination.tags),
         }  # fmt: skip
         if nested is not None:
             tags |= {PARENT: nested.parent, **nested.tags}

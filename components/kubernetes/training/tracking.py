@@ -94,10 +94,6 @@ def checked(
         return None
     asked = options(_AT, given[_AT], TrackingArgs, errors)
     before = errors.count
-    if "@" in str(asked.get("server", "")):
-        # What stands before it may be a password, which isn't shown.
-        errors.say(f"{_AT}.server", f"may not have an '@'; allowed: {SERVER.rule}")
-        asked = {**asked, "server": SERVER.example}
     found = errors.checked_only(asked, TrackingArgs, at=f"{_AT}.")
     if given.get("queue") == BURST_QUEUE:
         errors.say(

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from falaj.components.kubernetes import pipeline
+from falaj.components.kubernetes import pipeline, sweep
 from falaj.components.kubernetes._objects import Manifest
 from falaj.workloads.training import record as records
 from falaj.workloads.training import tracking
@@ -132,6 +132,26 @@ def test_a_program_of_a_teams_own_has_mlflows_variables() -> None:
     }
     assert the("ExternalSecret", made)["spec"]["secretStoreRef"]["name"] == "other"
     assert "MLFLOW_TRACKING_URI" not in env_of(job(**CPU, tracking=SERVER))
+
+
+def test_trials_of_a_sweep_are_sent_each_by_itself() -> None:
+    given = {**arguments(**CPU), "search": {"width": "8|16"}, "tracking": SERVER}
+    made = sweep.manifests(sweep.check("rates", given))  # pyright: ignore[reportArgumentType]
+    assert the("NetworkPolicy", made)["spec"]["egress"][-1]["ports"] == [
+        {"port": 8443, "protocol": "TCP"}
+    ]
+    assert the("ExternalSecret", made)["metadata"]["name"] == "rates-tracking"
+    mounts = container_of(made)["volumeMounts"]
+    assert {"name": "tracking", "mountPath": "/run/falaj/tracking", "readOnly": True} in mounts
+    options = build_parser().parse_args(told(made)[3:])
+    options = build_parser().parse_args(["run", "--dataset", "d", "--output", "o",
+                                         *options.run_options])  # fmt: skip
+    destination = tracking.of_options(options)
+    assert destination is not None
+    assert (destination.url, destination.experiment) == (SERVER["server"], "churn")
+    assert findings(made) == []
+    with pytest.raises(pulumi.InputPropertiesError, match=r"tracking\.cidrs: name where"):
+        sweep.check("rates", {**given, "tracking": {"server": BARE["server"]}})  # pyright: ignore[reportArgumentType]
 
 
 def test_runs_of_a_pipeline_are_sent_each_under_its_own_folder() -> None:

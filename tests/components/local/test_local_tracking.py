@@ -37,6 +37,7 @@ def test_an_address_that_cannot_be_a_server(server: str) -> None:
     with pytest.raises(InvalidInputsError) as caught:
         TrainingRunHandler().check({**_GIVEN, "tracking": server}, {})
     assert [each.property for each in caught.value.errors] == ["tracking"]
+    assert "me:word" not in str(caught.value.errors)
 
 
 def test_where_a_run_is_sent_does_not_name_it() -> None:
@@ -124,6 +125,10 @@ def test_a_training_is_sent_to_a_server_of_an_authority_of_ones_own(
     ("tracking", "said"),
     [
         ({"server": "http://mlflow.example.ae"}, "an address that starts with https://"),
+        (
+            {"server": "https://me:word@10.0.0.7"},
+            "given 'https://…@10.0.0.7'; allowed: an address",
+        ),
         ({"server": "https://8.8.8.8"}, "given the host 8.8.8.8; allowed: hosts of one's own"),
         ({"server": "https://10.0.0.7", "secretFile": "none"}, "there is no file"),
         ({"server": "https://10.0.0.7", "experiment": "a'b"}, "1 to 200 letters"),

@@ -96,6 +96,15 @@ def test_a_name_of_an_experiment_that_cannot_be(name: str) -> None:
         Destination("https://10.0.0.7", name).check()
 
 
+@pytest.mark.parametrize("tag", ["a", "=b", "mlflow.user=x", "a'b=c"])
+def test_a_tag_that_cannot_be(
+    tmp_path: Path, tag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["track", "--run", str(tmp_path), "--tracking-file", str(tmp_path / "a.db")]
+    assert main([*words, "--tracking-tag", tag]) == 2
+    assert "allowed is NAME=VALUE" in capsys.readouterr().err
+
+
 def test_options_of_a_server_without_one(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "--dataset", "d", "--output", "o", "--tracking-experiment", "e"]
     assert main(words) == 2
