@@ -733,6 +733,7 @@ def tracking_args(settings: TrackingSettings | None, root: Path) -> TrackingArgs
         return {}
     if settings.file is not None or settings.server is None:
         return {
+            "tracking": None,  # in the place of the section of that name
             "tracking_file": str(resolved(settings.file or _TRACKING_FILE, root)),
             "tracking_experiment": settings.experiment,
         }

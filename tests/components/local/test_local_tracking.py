@@ -15,6 +15,7 @@ from falaj.stacks.settings import LocalSettings, validate
 from falaj.stacks.settings.local import tracking_args
 from falaj.workloads.training import record as records
 from tests.components.local.conftest import ProviderClient
+from tests.stacks.test_every_local_setting import declared
 from tests.stacks.test_settings import LOCAL, refused
 from tests.workloads.inference.serving import Pki
 from tests.workloads.training.test_tracking import RECORD
@@ -153,8 +154,16 @@ def test_without_a_server_a_file_of_the_project_is_meant(
     settings = validate(values, tmp_path, stack="local")
     assert isinstance(settings, LocalSettings)
     assert tracking_args(settings.training.tracking, tmp_path) == {
-        "tracking_file": str(tmp_path / name), "tracking_experiment": None,
+        "tracking": None, "tracking_file": str(tmp_path / name), "tracking_experiment": None,
     }  # fmt: skip
+
+
+def test_the_run_of_a_stack_gets_the_file_and_no_section() -> None:
+    made = json.loads(declared({"platform": "local", "training": {"tracking": {}}}))
+    for _, name, inputs in made:
+        if name == "run":
+            where = {key: value for key, value in inputs.items() if key.startswith("tracking")}
+            assert where == {"trackingFile": "/project/mlflow.db"}
 
 
 def test_a_server_elsewhere_in_the_country_is_named_as_allowed(tmp_path: Path) -> None:
