@@ -7,9 +7,11 @@ from typing import Annotated, Any, Final, NotRequired
 import pulumi
 
 from falaj.components.kubernetes._objects import Manifest, declare, token
+from falaj.components.kubernetes.training import tracking
 from falaj.components.kubernetes.training.arguments import (
     PARALLEL,
     RETRIES,
+    GangArgs,
     KeyedRunArgs,
     KeyRing,
     Run,
@@ -20,11 +22,13 @@ from falaj.components.kubernetes.training.jobs import (
     network_policy,
     ring_arguments,
     ring_secret,
+    tracking_objects,
 )
 from falaj.components.kubernetes.training.pods import DATA, RUNS, template
+from falaj.components.kubernetes.training.tracking import Tracking, TrackingArgs
 from falaj.components.kubernetes.training_job import check_arguments, checked_ring, checked_run
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.arguments import Default
+from falaj.components.specification.arguments import Default, SameAs
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import Between
 from falaj.components.specification.workload_bounds import bound, choice
@@ -51,6 +55,8 @@ class SweepArgs(KeyedRunArgs):
     """What ends a trial early: ``median`` is being worse than half of the others."""
     retries: NotRequired[Annotated[int, RETRIES, Default(2)]]
     """How often a trial is started again after faults of its machine."""
+    tracking: NotRequired[Annotated[TrackingArgs, SameAs(GangArgs, "tracking")]]
+    """Each trial is a run there; the tags ``falaj.sweep`` and ``falaj.trial`` tell which."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class SweepSpec:
     pruner: str
     retries: int
     key_ring: KeyRing | None
+    tracking: Tracking | None = None
 
 
 def check(name: str, args: SweepArgs) -> SweepSpec:
@@ -79,6 +86,9 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     run = checked_run(name, given, checked, errors)
     check_arguments(given, errors)
     ring = checked_ring(given, checked, run, errors)
+    sent = tracking.checked(
+        given, str(checked["secret_store"]), run.placed if run is not None else None, errors
+    )
     options = [each.partition("=")[0] for each in run.arguments] if run is not None else []
     if any(len(each) > 2 and "--seed".startswith(each) for each in options):
         errors.say("arguments", "has --seed, which is the argument 'seed' of a sweep")
@@ -96,7 +106,7 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     trials: int = checked["trials"]
     return SweepSpec(
         run, search, trials, min(checked["parallel"], trials), checked["seed"],
-        checked["pruner"], checked["retries"], ring,
+        checked["pruner"], checked["retries"], ring, sent,
     )  # fmt: skip
 
 
@@ -104,10 +114,13 @@ def manifests(spec: SweepSpec) -> list[Manifest]:
     """An indexed Job, a trial for each index, and who may reach its pods: nobody."""
     run = spec.run
     pod = template(run, _command(spec), (), {})
-    found = [network_policy(run, peers=False)]
+    found = [network_policy(run, peers=False, sent=spec.tracking)]
     if spec.key_ring is not None:
         add_key_ring(pod, run, spec.key_ring)
         found.append(ring_secret(run, spec.key_ring))
+    if spec.tracking is not None:
+        tracking.add_files(pod, run.name, spec.tracking)
+        found += tracking_objects(run, spec.tracking)
     job = independent_job(run, spec.trials, spec.parallel, spec.retries, pod)
     return [*found, job]
 
@@ -131,6 +144,7 @@ def _command(spec: SweepSpec) -> list[str]:
         "--processes", str(run.size.processes),
         "--device", "cuda" if run.size.gpus else "cpu",
         *ring_arguments(spec.key_ring),
+        *tracking.arguments(spec.tracking),
         *run.arguments,
     ]  # fmt: skip
 

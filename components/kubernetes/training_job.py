@@ -23,7 +23,7 @@ from falaj.components.kubernetes._pods import INFERENCE_IMAGE
 from falaj.components.kubernetes._validation import RELATIVE_PATH, options
 from falaj.components.kubernetes.bill_of_materials import resolve_one
 from falaj.components.kubernetes.gpu_queues.queues import BURST_QUEUE
-from falaj.components.kubernetes.training import publication, traffic
+from falaj.components.kubernetes.training import publication, tracking, traffic
 from falaj.components.kubernetes.training.arguments import (
     FRAMEWORKS,
     GRACE_SECONDS,
@@ -49,6 +49,7 @@ from falaj.components.kubernetes.training.jobs import (
     network_policy,
     pod_monitor,
     ring_secret,
+    tracking_objects,
 )
 from falaj.components.kubernetes.training.placement import (
     checked_topology,
@@ -324,6 +325,8 @@ def checked_job(
     if framework == "horovod":
         launcher = _launcher(given, nodes, run.size.processes if run else 1, errors)
     ring = checked_ring(given, checked, run, errors, launcher)
+    placed = run.placed if run is not None else None
+    sent = tracking.checked(given, str(checked["secret_store"]), placed, errors)
     ttl = _ttl(checked["ttl_hours"], program, errors)
     published = _publication(given, run, ring, errors)
     most = elastic.most if elastic is not None else nodes
@@ -350,6 +353,7 @@ def checked_job(
         launcher_image=launcher,
         key_ring=ring,
         publication=published,
+        tracking=sent,
         division=division,
     )
 
@@ -383,9 +387,10 @@ def check_arguments(
         elif option.startswith(_TRACKING):
             errors.say(
                 "arguments",
-                f"has {argument}, but the network lets pods of trainings reach no tracking "
-                "server: leave it out, and send the run's folder from where it is mounted, with "
-                "`python -m falaj.workloads.training track`",
+                f"has {argument}, but no way to a server is opened by it: jobs, pipelines "
+                "and sweeps have the argument tracking; elsewhere leave it out, and send the "
+                "run's folder from where it is mounted, with `python -m falaj.workloads.training "
+                "track`",
             )
         elif _KEY_RING.startswith(option):
             errors.add(
@@ -411,7 +416,7 @@ def checked_ring(
         launcher: Falaj's image, where Horovod's pods have it already.
     """
     if given.get("key_secret") is None:
-        if "secret_store" in given:
+        if "secret_store" in given and not tracking.needs_store(given):
             errors.say("secret_store", "is where key_secret is; name that as well")
         return None
     entry = errors.text(given, "key_secret")
@@ -607,9 +612,11 @@ def manifests(spec: TrainingJobSpec) -> list[Manifest]:
     """The objects of a job: the job itself, who may reach its pods, who reads its figures."""
     run = spec.run
     peers = spec.nodes > 1 or spec.elastic is not None
-    found = [network_policy(run, peers=peers)]
+    found = [network_policy(run, peers=peers, sent=spec.tracking)]
     if spec.key_ring is not None:
         found.append(ring_secret(run, spec.key_ring))
+    if spec.tracking is not None:
+        found += tracking_objects(run, spec.tracking)
     if spec.publication is not None:
         found += publication.manifests(run, spec.publication)
     found += elastic_job(spec) if spec.elastic is not None else [job_set(spec)]

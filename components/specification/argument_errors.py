@@ -17,6 +17,7 @@ from falaj.components.specification.arguments import (
     needed_of,
     with_defaults,
 )
+from falaj.components.specification.given_values import without_user
 from falaj.components.specification.limits import (
     Between,
     ByCloud,
@@ -100,7 +101,9 @@ class ArgumentErrors:
         words, limit = (
             (allowed, limit) if isinstance(allowed, str) else (allowed.description, allowed)
         )
-        reason = f"given {given!r}; allowed: {words}" + (f"; {hint}" if hint else "")
+        reason = f"given {without_user(repr(given))}; allowed: {words}" + (
+            f"; {hint}" if hint else ""
+        )
         self._note(ArgumentError(argument, reason, limit))
 
     def say(self, argument: str, reason: str, *, limit: Limit | None = None) -> None:

@@ -27,12 +27,10 @@ from falaj.components.local.arguments.model_package import (
     ModelPackageArgs,
 )
 from falaj.components.local.arguments.training_run import (
-    EXPERIMENT,
     HOST_ALLOWED,
     LORA_MATRICES,
     MODEL,
     PRECISION,
-    TRACKING_SERVER,
     TrackingArgs,
     TrainingRunArgs,
 )
@@ -50,6 +48,7 @@ from falaj.components.specification.parallel import (
     ParallelArgs,
 )
 from falaj.components.specification.property_names import camel
+from falaj.components.specification.tracking import EXPERIMENT, SERVER, TrackedArgs
 from falaj.components.specification.workload_bounds import bound, form
 from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
@@ -96,15 +95,23 @@ class TextSettings(local_section(DatasetArgs, taking=("context", "vocabulary")))
     """How a text is cut for a language model."""
 
 
-class TrackingSettings(Section):
-    """An MLflow tracking server that gets parameters, figures of epochs and of the held-out part,
-    environment, and digests of dataset, code and model. A change of it trains nothing again."""
+_TRACKING_FILE: Final = "mlflow.db"
+"""MLflow's own, where nothing else is said, in the folder where it runs."""
 
-    server: Annotated[str, TRACKING_SERVER]
-    """Its address."""
-    experiment: Annotated[
-        Annotated[str, EXPERIMENT] | None, SameAs(TrackingArgs, "tracking_experiment")
-    ] = None
+
+class TrackingSettings(Section):
+    """Where parameters, figures of epochs and of the held-out part, environment, and digests of
+    dataset, code and model are kept for MLflow: a file of this machine, or a server. A change of
+    it trains nothing again."""
+
+    file: Annotated[Named | None, SameAs(TrackingArgs, "tracking_file")] = None
+    """A relative path starts at the project's folder. Default: mlflow.db there, which ``mlflow
+    ui`` shows where it runs in that folder."""
+    server: Annotated[str, SERVER] | None = None
+    """Address of an MLflow tracking server. Default: the file."""
+    experiment: Annotated[Annotated[str, EXPERIMENT] | None, SameAs(TrackedArgs, "experiment")] = (
+        None
+    )
     secret_file: Annotated[Named | None, SameAs(TrackingArgs, "tracking_secret")] = None
     """A relative path starts at the project's folder."""
     authority: Annotated[Named | None, SameAs(TrackingArgs, "tracking_authority")] = None
@@ -123,6 +130,7 @@ class TrainingSettings(
             *PARTS,
             "checkpoint_every",
             "tracking",
+            "tracking_file",
             "tracking_experiment",
             "tracking_allow",
         ),
@@ -661,11 +669,22 @@ def _check_begun(settings: LocalSettings, root: Path) -> list[Finding]:
 
 
 def _check_tracking(training: TrainingSettings, root: Path) -> list[Finding]:
-    """A tracking server abroad, and files for it that aren't there."""
+    """A tracking server abroad, files for it that aren't there, and a file that can't be one."""
     given, above = training.tracking, ("training", "tracking")
     if given is None:
         return []
+    if given.server is None:
+        return _check_tracking_file(given, above, root)
     server = (*above, "server")
+    if given.file is not None:
+        return [
+            Finding(
+                (*above, "file"),
+                "given beside server: a run is kept in a file or by a server; leave one of them "
+                "out",
+                (Drop((*above, "file")),),
+            )
+        ]
     try:
         parts = urlsplit(given.server)
         host, _ = parts.hostname or "", parts.port
@@ -681,10 +700,42 @@ def _check_tracking(training: TrainingSettings, root: Path) -> list[Finding]:
     return found
 
 
+def _check_tracking_file(
+    given: TrackingSettings, above: tuple[str, ...], root: Path
+) -> list[Finding]:
+    """What is of a server without one, and a file where none can be."""
+    found = [
+        Finding((*above, key), "is of a server; name that as well, or leave it out")
+        for key, value in (
+            ("secretFile", given.secret_file),
+            ("authority", given.authority),
+            ("allowedHosts", given.allowed_hosts),
+        )
+        if value
+    ]
+    if given.file is not None:
+        path = resolved(given.file, root)
+        if path.is_dir() or not path.parent.is_dir():
+            found.append(
+                Finding(
+                    (*above, "file"),
+                    f"given {path}; allowed: a file in a folder that is there; it is made where "
+                    "it isn't",
+                )
+            )
+    return found
+
+
 def tracking_args(settings: TrackingSettings | None, root: Path) -> TrackingArgs:
     """Where the run is sent, as the component takes it; its host was judged with the settings."""
     if settings is None:
         return {}
+    if settings.file is not None or settings.server is None:
+        return {
+            "tracking": None,  # in the place of the section of that name
+            "tracking_file": str(resolved(settings.file or _TRACKING_FILE, root)),
+            "tracking_experiment": settings.experiment,
+        }
     # The packs take a while to load, and few stacks have a server.
     from falaj.policies.reading.hosts import is_private  # noqa: PLC0415
 

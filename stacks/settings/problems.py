@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, cast
 
+from falaj.components.specification.given_values import without_user
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings.document import Document, Flaw, Way, bare_enough, written
 from falaj.stacks.settings.splices import Edit, difference, drop_entry, reread
@@ -188,7 +189,7 @@ def format_value(value: Any) -> str:
     if is_secret(value):
         return "an encrypted value"
     text = f"'{value}'" if isinstance(value, str) else _structure(value)
-    text = "".join(each if each.isprintable() else "�" for each in text)
+    text = without_user("".join(each if each.isprintable() else "�" for each in text))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

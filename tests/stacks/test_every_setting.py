@@ -239,6 +239,7 @@ def outcomes(config: dict[str, Any], blueprint: str, stack: str) -> dict[str, se
     return found
 
 
+_AUTHORITY = "-----BEGIN CERTIFICATE-----\nMII1\n-----END CERTIFICATE-----\n"
 _JOBS = ("own", "grows", "published", "notes")
 
 
@@ -253,11 +254,18 @@ def _rich_workloads() -> dict[str, Any]:
     jobs["grows"] = {
         **{key: each for key, each in jobs["notes"].items() if key not in together},
         "elastic": {"minNodes": 1, "maxNodes": 3}, "keySecret": "acme/training-keys",
+        "tracking": {
+            "server": "https://mlflow.corp.internal", "cidrs": ["10.60.1.9/32"],
+            "secret": "acme/mlflow", "authority": _AUTHORITY,
+        },
     }  # fmt: skip
     jobs["own"] = {
         "program": ["python", "train.py"], "image": "falaj/own@sha256:" + "3" * 64,
         "flavor": "h200", "nodes": 2, "gpusPerNode": 8, "processesPerNode": 8,
         "fabric": "infiniband", "checkpoints": "falaj-files",
+        "tracking": {
+            "server": "https://mlflow.mlops.svc", "namespace": "mlops", "podPort": 5000,
+        },
     }  # fmt: skip
     jobs["published"] = {
         **{key: each for key, each in jobs["notes"].items() if key != "topology"},
@@ -265,7 +273,7 @@ def _rich_workloads() -> dict[str, Any]:
         "publish": {
             "model": "credit", "keySecret": "acme/publishing-keys", "flavor": "cpu-x86-64",
             "registryCidrs": ["10.20.0.5/32"],
-            "registryAuthority": "-----BEGIN CERTIFICATE-----\nMII1\n-----END CERTIFICATE-----\n",
+            "registryAuthority": _AUTHORITY,
         },
     }  # fmt: skip
     service = services["credit"]
@@ -284,7 +292,6 @@ def _rich_workloads() -> dict[str, Any]:
     services["told"] = {
         **services["kept"], "kind": "language", "hostNames": ["told.acme.example.ae"],
     }  # fmt: skip
-    authority = jobs["published"]["publish"]["registryAuthority"]
     public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"
     services["tried"] = {
         **service,
@@ -292,7 +299,7 @@ def _rich_workloads() -> dict[str, Any]:
             "model": "credit@candidate", "share": 10, "verifyKey": public,
             "judge": {
                 "keySecret": "acme/publishing-keys", "registryCidrs": ["10.20.0.5/32"],
-                "registryAuthority": authority,
+                "registryAuthority": _AUTHORITY,
             },
         },
     }  # fmt: skip
@@ -302,14 +309,19 @@ def _rich_workloads() -> dict[str, Any]:
             "steps": ["tell", "retrain"], "pipeline": "nightly",
             "controlPlaneCidrs": ["10.60.0.0/24"], "webhook": "https://hooks.acme.internal/in",
             "webhookCidrs": ["10.60.1.9/32"], "webhookSecret": "acme/watch-webhook",
-            "webhookAuthority": authority,
+            "webhookAuthority": _AUTHORITY,
         },
     }  # fmt: skip
     config["falaj:trainingJobs"] = {name: jobs[name] for name in _JOBS}
     config["falaj:inferenceServices"] = {
         name: services[name] for name in ("tried", "night", "kept", "credit", "told", "seen")
     }
-    config["falaj:sweeps"] = {"rates": {**SWEEP, "keySecret": "acme/training-keys"}}
+    config["falaj:sweeps"] = {
+        "rates": {
+            **SWEEP, "keySecret": "acme/training-keys", "tracking": jobs["grows"]["tracking"],
+        },
+        "more": {**SWEEP, "tracking": jobs["own"]["tracking"]},
+    }  # fmt: skip
     config["falaj:federatedTrainings"] = {
         "leader": {**COORDINATOR, "keySecret": "acme/training-keys"}, "claims": SITE,
         "apart": {
@@ -344,6 +356,7 @@ def _rich_workloads() -> dict[str, Any]:
             **again,
             "publish": jobs["published"]["publish"],
             "onDrift": {"service": "seen"},
+            "tracking": jobs["grows"]["tracking"],
         },
     }
     mirror = {"url": "https://packages.example.ae/simple", "cidrs": ["10.9.0.0/24"]}

@@ -70,7 +70,7 @@ def _run_sweep(options: argparse.Namespace) -> int:
         study = sweep.open_study(options.output, options.dataset, 0, "none")
         print(json.dumps(sweep.summary(study), indent=2))
         return 0
-    _refuse_ours(options.run_options)
+    _refuse_ours(options.run_options, sends=options.command == "trial")
     stop = StopRequest()
     stop.install()
     if options.command == "trial":
@@ -84,7 +84,8 @@ def _run_sweep(options: argparse.Namespace) -> int:
     return Trials(options, stop, tracking.of_options(options)).run()
 
 
-def _refuse_ours(words: list[str]) -> None:
+def _refuse_ours(words: list[str], *, sends: bool) -> None:
+    """Refuse options of a run that are the sweep's; ``sends``: whether each trial is sent."""
     for word in words:
         if word.partition("=")[0] in ("--dataset", "--output", "--progress", "--json", "--seed"):
             raise WorkloadError(f"{word} is an option of the sweep: leave it out after --")
@@ -93,11 +94,10 @@ def _refuse_ours(words: list[str]) -> None:
                 f"{word} after -- would measure beside other trials: measure before the sweep "
                 "(`python -m falaj.workloads.training tune`), and give what it proposes after --"
             )
-        if word.startswith(_TRACKING):
+        if word.startswith(_TRACKING) and not sends:
             raise WorkloadError(
                 f"{word} after -- would send each trial by itself: give --tracking before it to "
-                "`sweep`, which sends them below a run of its own; `trial`, which clusters run, "
-                "sends nothing"
+                "`sweep`, which sends them below a run of its own"
             )
 
 
@@ -172,9 +172,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("--keyring", type=Path, help="key ring folder, of a sealed run")
     export.add_argument("--output", type=Path, required=True, help="a new folder")
     export.add_argument("--json", action="store_true", help="print one JSON object")
-    track = commands.add_parser("track", help="send a run to a tracking server, or the rest of it")
+    track = commands.add_parser("track", help="send a run to a tracking server or file")
     track.add_argument("--run", type=Path, required=True, help="folder of the run")
-    _add_tracking(track, required=True)
+    _add_tracking(track)
     track.add_argument("--json", action="store_true", help="print one JSON object")
     code = commands.add_parser("code", help="check the code of a model of your own, and name it")
     code.add_argument("--code", type=Path, required=True, metavar="DIR", help="its folder")
@@ -338,17 +338,25 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_tracking(parser)
 
 
-def _add_tracking(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+def _add_tracking(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--tracking", metavar="URL", required=required,
+        "--tracking", metavar="URL",
         help="MLflow tracking server that gets parameters, figures, environment and digests: "
         "https://, or http:// on the loopback interface",
+    )  # fmt: skip
+    add(
+        "--tracking-file", type=Path, metavar="FILE",
+        help="SQLite file in MLflow's form that gets them instead; made where it isn't there",
     )  # fmt: skip
     add("--tracking-experiment", metavar="NAME", help="what runs are kept under (default falaj)")
     add(
         "--tracking-secret", type=Path, metavar="FILE",
         help="with a token, or user:password (default: the server asks nobody)",
+    )  # fmt: skip
+    add(
+        "--tracking-tag", action="append", default=[], metavar="NAME=VALUE",
+        help="that the run has there; may be given more than once",
     )  # fmt: skip
     add("--tracking-authority", type=Path, metavar="PEM", help="whom to trust (default: as usual)")
     add(
@@ -471,10 +479,12 @@ def _track(options: argparse.Namespace) -> int:
 
     destination = tracking.of_options(options)
     if destination is None:
-        raise AssertionError("the option is required")
+        raise WorkloadError(
+            "missing: --tracking with the address of a server, or --tracking-file with a file"
+        )
     run = launcher.track(options.run, destination)
     if options.json:
-        print(json.dumps({"run": run, "server": destination.shown}))
+        print(json.dumps({"run": run, "server": destination.place}))
     else:
         print(f"run {run} of {destination.shown} has the record of {options.run}")
     return 0

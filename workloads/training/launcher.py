@@ -51,6 +51,7 @@ from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tracking import Destination
+from falaj.workloads.training.tracking_store import TrackingError
 from falaj.workloads.training.tuned import Tuner
 from falaj.workloads.training.tuning import StoppedError
 
@@ -236,9 +237,9 @@ def track(output: Path, destination: Destination) -> str:
     with only_run(output):
         try:
             return tracking.sync(output, destination, tracking.KILLED)
-        except tracking.TrackingError as error:
+        except TrackingError as error:
             raise WorkloadError(
-                f"the tracking server {destination.shown} doesn't have all of {output}: {error}"
+                f"{destination.shown} doesn't have all of {output}: {error}"
             ) from error
 
 

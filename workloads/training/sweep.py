@@ -36,6 +36,7 @@ from falaj.workloads.bounds import CHOICES, DECODER, TRAINING
 from falaj.workloads.errors import LOST, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.files import read_json, storage_errors, write_json_atomic
 from falaj.workloads.training import record as records
+from falaj.workloads.training import tracking
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.own_code import check_options
 from falaj.workloads.training.progress import written
@@ -186,12 +187,22 @@ def run(options: argparse.Namespace, arguments: Sequence[str], stop: StopRequest
     command = [
         sys.executable, "-m", "falaj.workloads.training", "run", "--dataset", str(options.dataset),
         "--output", str(folder), "--seed", str(options.seed), *arguments,
-        *_options(trial.params), "--progress", "json",
+        *_options(trial.params), *_tags(options.output, index, arguments), "--progress", "json",
     ]  # fmt: skip
     code = _follow(study, trial, command, folder, stop)
     if code == 0:
         print(json.dumps({"event": STANDING, **summary(study)}), flush=True)
     return code
+
+
+def _tags(sweep: Path, index: int, arguments: Sequence[str]) -> list[str]:
+    """What tells runs of a sweep on a tracking server, where each trial is sent by itself."""
+    if not any(each.startswith("--tracking") for each in arguments):
+        return []
+    return [
+        "--tracking-tag", f"{tracking.SWEEP}={sweep.name}",
+        "--tracking-tag", f"{tracking.TRIAL}={index}",
+    ]  # fmt: skip
 
 
 def metric_name(dataset: Path) -> str:

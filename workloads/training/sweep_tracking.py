@@ -20,7 +20,8 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import write_json_atomic
 from falaj.workloads.training import record as records
 from falaj.workloads.training import tracking
-from falaj.workloads.training.tracking import Destination, Nested, Server, TrackingError
+from falaj.workloads.training.tracking import Destination, Nested
+from falaj.workloads.training.tracking_store import TrackingError
 
 EVERY_SECONDS: Final = 5.0
 RUNS, BROKEN_OFF, FAILED = "running", "stopped", "fail"
@@ -86,10 +87,8 @@ class SweepTracking:
         self._thread.join()
         self._has_told = False
         if self._deliver(status):
-            server = self._destination.shown
-            self.says.put(
-                ("tracked", f"the tracking server {server} has this sweep and its trials")
-            )
+            shown = self._destination.shown
+            self.says.put(("tracked", f"{shown} has this sweep and its trials"))
 
     def _work(self) -> None:
         while not self._ended.wait(EVERY_SECONDS):
@@ -103,9 +102,8 @@ class SweepTracking:
                 self._has_told = True
                 self.says.put((
                     "untracked",
-                    f"the tracking server {self._destination.shown} doesn't have all of this "
-                    f"sweep: {error}; its trials are kept, and sent when the same sweep is asked "
-                    "for again",
+                    f"{self._destination.shown} doesn't have all of this sweep: {error}; its "
+                    "trials are kept, and sent when the same sweep is asked for again",
                 ))  # fmt: skip
             return False
         return True
@@ -120,7 +118,7 @@ class SweepTracking:
             TrackingError: the server didn't take all of it; what it took is noted.
             WorkloadError: files of a trial can't be used.
         """
-        server = Server(self._destination)
+        store = self._destination.store()
         began = round(1000 * time.time())
         state = tracking.noted(self._folder, self._destination, lambda: began)
 
@@ -130,11 +128,11 @@ class SweepTracking:
 
         note()
         if "run" not in state:
-            tags = {"falaj.sweep": self._folder.name, **tracking.SOURCE}
-            note(run=server.run_of(state["attempt"], self._folder.name, state["begun"], tags))
+            tags = {tracking.SWEEP: self._folder.name, **tracking.SOURCE}
+            note(run=store.run_of(state["attempt"], self._folder.name, state["begun"], tags))
         run: str = state["run"]
         if not state.get("parameters"):
-            server.log_parameters(run, self._parameters)
+            store.log_parameters(run, self._parameters)
             note(parameters=True)
         failure = self._send_trials(run)
         best = self._best
@@ -145,15 +143,13 @@ class SweepTracking:
                 **{f"falaj.best.{name}": each for name, each in best.parameters.items()},
             }  # fmt: skip
             if state.get("best") != known:
-                server.log_tags(run, known)
+                store.log_tags(run, known)
                 note(best=known)
         if failure is not None:
             raise failure
         if state["status"] != status:
-            update: dict[str, Any] = {"run_id": run, "status": status}
-            if status != tracking.RUNNING:
-                update["end_time"] = round(1000 * time.time())
-            server.call("runs/update", update)
+            ended = None if status == tracking.RUNNING else round(1000 * time.time())
+            store.update(run, status, ended)
             note(status=status)
 
     def _send_trials(self, run: str) -> TrackingError | WorkloadError | None:
@@ -163,7 +159,7 @@ class SweepTracking:
             folder = trial_folder(self._folder, trial)
             if trial in self._whole or not (folder / records.PARAMETERS).is_file():
                 continue
-            nested = Nested(run, {"falaj.trial": trial}, {"falaj.trial.ended": state})
+            nested = Nested(run, {tracking.TRIAL: trial}, {"falaj.trial.ended": state})
             status = _STATUS.get(state, tracking.KILLED)
             try:
                 self._runs[trial] = tracking.sync(folder, self._destination, status, nested)

@@ -1,5 +1,7 @@
 """Sends a run's record to an MLflow tracking server, by its REST API, and again until it has it.
 
+Or it writes it into a file that MLflow reads (`falaj.workloads.training.tracking_database`).
+
 What is sent lies in the run's folder anyway (`falaj.workloads.training.record`), so that a server
 which can't be reached costs nothing: what it lacks is sent later. `STATE` notes what it has.
 
@@ -19,12 +21,13 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import re
 import secrets
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
@@ -37,6 +40,17 @@ from falaj.workloads.hosts import is_private
 from falaj.workloads.registry.keyring import check_private
 from falaj.workloads.registry.sealed import SUFFIX
 from falaj.workloads.training import record as records
+from falaj.workloads.training.tracking_database import Database
+from falaj.workloads.training.tracking_store import (
+    ATTEMPT,
+    CONTEXT,
+    LONGEST_VALUE,
+    TRAINED_ON,
+    Store,
+    TrackingError,
+    key_of,
+    text_of,
+)
 from falaj.workloads.watching.exchange import (
     ExchangeError,
     Peer,
@@ -48,7 +62,6 @@ from falaj.workloads.watching.exchange import (
 
 EXPERIMENT: Final = str(FORMS["tracking"]["experiment"].default)
 """Where runs are kept where nothing else is said."""
-_ATTEMPT: Final = "falaj.attempt"
 PARENT: Final = "mlflow.parentRunId"
 """Tag of a run that is shown below another one."""
 _API: Final = "/api/2.0/mlflow/"
@@ -58,19 +71,14 @@ _EVERY_SECONDS: Final = 5.0
 #: Limits of one request and of what is in it:
 #: https://mlflow.org/docs/latest/api_reference/rest-api.html#request-limits
 _MOST_METRICS, _MOST_PARAMETERS, _MOST_TAGS = 1_000, 100, 100
-_LONGEST_VALUE: Final = 500
 _LONGEST_DIGEST: Final = 36
 _SHOWN: Final = 200
-KEY_FORM: Final = re.compile(r"[^A-Za-z0-9_. /-]")
-"""What a name may not have there."""
 
 RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
 
 
-class TrackingError(Exception):
-    """What the server should have got and hasn't; the message says why."""
-
-
+SWEEP, TRIAL = "falaj.sweep", "falaj.trial"
+"""Tags of a trial's run: which sweep's it is, and its number there."""
 SOURCE: Final = {"mlflow.source.name": "falaj", "mlflow.source.type": "JOB"}
 """Tags of every run."""
 
@@ -92,15 +100,17 @@ class Nested:
 
 @dataclass(frozen=True)
 class Destination:
-    """A tracking server.
+    """A tracking server, or a file.
 
     Attributes:
-        url: its address.
+        url: its address; of a file, as MLflow names it.
         experiment: the name of what runs are kept under there.
         secret: file of a token, or of ``user:password``, that its owner alone can read; None: the
             server asks nobody.
         authority: PEM file of whom to trust; None: whom the machine trusts.
         allowed: hosts outside one's own networks that may be sent to, as they are in the country.
+        file: where runs are kept instead of at a server.
+        tags: names and values that a run gets when it is made.
     """
 
     url: str
@@ -108,13 +118,29 @@ class Destination:
     secret: Path | None = None
     authority: Path | None = None
     allowed: tuple[str, ...] = ()
+    file: Path | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of_file(cls, path: Path, experiment: str = EXPERIMENT) -> Destination:
+        """A file that MLflow reads; a relative path starts where one is."""
+        path = path.absolute()
+        return cls(f"sqlite:///{path}", experiment, file=path)
 
     def check(self) -> None:
-        """Refuse an address that nothing may be sent to.
+        """Refuse an address that nothing may be sent to, and a file where none can be.
 
         Raises:
             WorkloadError: says what was given and what is allowed.
         """
+        FORMS["tracking"]["experiment"].check("--tracking-experiment", self.experiment)
+        if self.file is not None:
+            if self.file.is_dir() or not self.file.parent.is_dir():
+                raise WorkloadError(
+                    f"--tracking-file is {str(self.file)!r}: allowed is a file in a folder that "
+                    "is there; it is made where it isn't"
+                )
+            return
         try:
             parts = urlsplit(self.url)
             host, _ = parts.hostname or "", parts.port
@@ -131,35 +157,65 @@ class Destination:
                 f"--tracking is {self.url!r}: {host} is no address of one's own networks; name it "
                 "with --tracking-allow if it is in the country"
             )
-        FORMS["tracking"]["experiment"].check("--tracking-experiment", self.experiment)
+
+    @property
+    def place(self) -> str:
+        """The server's host and port, or the file."""
+        return urlsplit(self.url).netloc if self.file is None else str(self.file)
 
     @property
     def shown(self) -> str:
-        """The server for people."""
-        return urlsplit(self.url).netloc
+        """The server or file for people."""
+        return f"the tracking {'server' if self.file is None else 'file'} {self.place}"
+
+    def store(self) -> Store:
+        """What keeps the runs."""
+        if self.file is not None:
+            return Database(self.file, self.experiment)
+        return Server(self)
 
 
 def of_options(options: argparse.Namespace) -> Destination | None:
-    """The tracking server that the command line names; None: nothing is sent.
+    """The tracking server or file that the command line names; None: nothing is sent.
 
     Raises:
         WorkloadError: it can't be one, or options of one are given without it.
     """
-    further = ("experiment", "secret", "authority", "allow")
+    experiment = options.tracking_experiment or EXPERIMENT
     if options.tracking is None:
+        further = ["secret", "authority", "allow"]
+        if options.tracking_file is None:
+            further += ["experiment", "tag"]
         for each in further:
             if getattr(options, f"tracking_{each}"):
                 raise WorkloadError(
                     f"--tracking-{each} is of a tracking server: name that as well (--tracking), "
                     "or leave it out"
                 )
-        return None
-    destination = Destination(
-        options.tracking, options.tracking_experiment or EXPERIMENT,
-        options.tracking_secret, options.tracking_authority, tuple(options.tracking_allow),
-    )  # fmt: skip
+        if options.tracking_file is None:
+            return None
+        destination = Destination.of_file(options.tracking_file, experiment)
+    elif options.tracking_file is not None:
+        raise WorkloadError(
+            "--tracking and --tracking-file are two places for the same run: name one of them"
+        )
+    else:
+        destination = Destination(
+            options.tracking, experiment, options.tracking_secret, options.tracking_authority,
+            tuple(options.tracking_allow),
+        )  # fmt: skip
     destination.check()
-    return destination
+    return replace(destination, tags=tuple(_tag(each) for each in options.tracking_tag))
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name or key_of(name) != name or name.startswith("mlflow."):
+        raise WorkloadError(
+            f"--tracking-tag is {text!r}: allowed is NAME=VALUE, such as team=credit; the name of "
+            "letters, digits, blanks and . _ / -, and not one of MLflow's own (mlflow.)"
+        )
+    return name, value
 
 
 class Server:
@@ -168,49 +224,47 @@ class Server:
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
 
-    def run_of(self, attempt: str, name: str, begun: int, tags: Mapping[str, str]) -> str:
-        """The identifier of the run of this attempt; it is made where it isn't there.
-
-        Args:
-            attempt: names it, whatever broke off before its identifier was noted.
-            name: for people.
-            begun: when it began, Unix time in ms.
-            tags: what it gets when it is made.
-
-        Raises:
-            TrackingError: the server can't be asked, or refuses.
-        """
+    def run_of(self, attempt: str, name: str, begun: int, tags: Mapping[str, Any]) -> str:
+        """As `Store.run_of`."""
         experiment = self._experiment()
         found = self.call("runs/search", {
             "experiment_ids": [experiment], "max_results": 1,
-            "filter": f"tags.`{_ATTEMPT}` = '{attempt}'",
+            "filter": f"tags.`{ATTEMPT}` = '{attempt}'",
         })  # fmt: skip
         for run in cast("list[dict[str, Any]]", found.get("runs") or []):
             return _identifier(run.get("info"), "run_id")
         made = self.call("runs/create", {
             "experiment_id": experiment, "run_name": name, "start_time": begun,
-            "tags": _pairs({_ATTEMPT: attempt, **tags}),
+            "tags": _pairs({ATTEMPT: attempt, **tags}),
         })  # fmt: skip
         return _identifier(mapping(made.get("run")).get("info"), "run_id")
 
     def log_parameters(self, run: str, parameters: Mapping[str, Any]) -> None:
-        """Give a run its parameters, which never change.
-
-        Raises:
-            TrackingError: as `run_of`.
-        """
-        rows = [{"key": key, "value": _text(value)} for key, value in parameters.items()]
+        """As `Store.log_parameters`."""
+        rows = [{"key": key, "value": text_of(value)} for key, value in parameters.items()]
         for part in _parts(rows, _MOST_PARAMETERS):
             self.call("runs/log-batch", {"run_id": run, "params": part})
 
     def log_tags(self, run: str, tags: Mapping[str, Any]) -> None:
-        """Give a run tags, or other values of those that it has.
-
-        Raises:
-            TrackingError: as `run_of`.
-        """
+        """As `Store.log_tags`."""
         for part in _parts(_pairs(tags), _MOST_TAGS):
             self.call("runs/log-batch", {"run_id": run, "tags": part})
+
+    def log_figures(self, run: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """As `Store.log_figures`."""
+        for part in _parts(rows, _MOST_METRICS):
+            self.call("runs/log-batch", {"run_id": run, "metrics": part})
+
+    def log_dataset(self, run: str, dataset: Mapping[str, str]) -> None:
+        """As `Store.log_dataset`."""
+        tags = [{"key": CONTEXT, "value": TRAINED_ON}]
+        named = {"dataset": dict(dataset), "tags": tags}
+        self.call("runs/log-inputs", {"run_id": run, "datasets": [named]})
+
+    def update(self, run: str, status: str, ended: int | None) -> None:
+        """As `Store.update`."""
+        when = {} if ended is None else {"end_time": ended}
+        self.call("runs/update", {"run_id": run, "status": status, **when})
 
     def _experiment(self) -> str:
         name = self._destination.experiment
@@ -278,7 +332,8 @@ class Server:
             return {}
         # Read each time: tokens are renewed while a training runs.
         try:
-            check_private(path, "the tracking server's secret")
+            if not _is_handed_over(path):
+                check_private(path, "the tracking server's secret")
             secret = read_bytes(path, "the tracking server's secret").decode().strip()
         except (WorkloadError, UnicodeDecodeError) as error:
             raise TrackingError(f"{path} can't be used: {error}") from None
@@ -313,7 +368,7 @@ def sync(
     begun = read_json(output / records.PARAMETERS, "the parameters of the run")
     record = records.finished(output)
     state = _state(output, destination)
-    server = Server(destination)
+    store = destination.store()
 
     def note(**found: Any) -> None:
         state.update(found)
@@ -324,53 +379,48 @@ def sync(
         identity = str(begun["identity"])
         tags = {
             "falaj.identity": identity, "falaj.dataset": str(begun["dataset"]),
-            **SOURCE,
+            **SOURCE, **dict(destination.tags),
         }  # fmt: skip
         if nested is not None:
             tags |= {PARENT: nested.parent, **nested.tags}
-        name = f"{output.name}"[:_LONGEST_VALUE]
-        note(run=server.run_of(state["attempt"], name, state["begun"], tags))
+        name = f"{output.name}"[:LONGEST_VALUE]
+        note(run=store.run_of(state["attempt"], name, state["begun"], tags))
     run: str = state["run"]
     if not state.get("parameters"):
-        server.log_parameters(run, begun["parameters"])
+        store.log_parameters(run, begun["parameters"])
         note(parameters=True)
     lines = [each for each in epochs(output) if each["epoch"] > state["epoch"]]
     for part in _parts(lines, max(1, _MOST_METRICS // (1 + max(map(len, lines), default=0)))):
         batch = [each for line in part for each in figures(line, state["begun"])]
-        server.call("runs/log-batch", {"run_id": run, "metrics": batch})
+        store.log_figures(run, batch)
         note(epoch=part[-1]["epoch"])
     wanted = FINISHED if record is not None else status or RUNNING
     if state["status"] == wanted:
         return run
-    ended = wanted != RUNNING
-    update: dict[str, Any] = {"run_id": run, "status": wanted}
+    ended: int | None = None
     if record is not None:
-        _send_record(server, run, record, output, state["begun"])
-    if ended:
+        _send_record(store, run, record, output, state["begun"])
+    if wanted != RUNNING:
         if nested is not None:
-            server.log_tags(run, nested.at_end)
+            store.log_tags(run, nested.at_end)
         seconds = record["timings"]["training_seconds"] if record else _seconds(output)
-        update["end_time"] = state["begun"] + round(1000 * seconds)
-    server.call("runs/update", update)
+        ended = state["begun"] + round(1000 * seconds)
+    store.update(run, wanted, ended)
     note(status=wanted)
     return run
 
 
 def _send_record(
-    server: Server, run: str, record: Mapping[str, Any], output: Path, begun: int
+    store: Store, run: str, record: Mapping[str, Any], output: Path, begun: int
 ) -> None:
     """What is known of a run once it has finished."""
     dataset = record["dataset"]
-    named = {
-        "dataset": {
-            "name": str(dataset["source"].get("name") or "dataset")[:_LONGEST_VALUE],
-            "digest": dataset["digest"][:_LONGEST_DIGEST],
-            "source_type": "falaj", "source": json.dumps({"digest": dataset["digest"]}),
-            "profile": json.dumps(dataset["rows"]),
-        },
-        "tags": [{"key": "mlflow.data.context", "value": "training"}],
-    }  # fmt: skip
-    server.call("runs/log-inputs", {"run_id": run, "datasets": [named]})
+    store.log_dataset(run, {
+        "name": str(dataset["source"].get("name") or "dataset")[:LONGEST_VALUE],
+        "digest": dataset["digest"][:_LONGEST_DIGEST],
+        "source_type": "falaj", "source": json.dumps({"digest": dataset["digest"]}),
+        "profile": json.dumps(dataset["rows"]),
+    })  # fmt: skip
     at = begun + round(1000 * record["timings"]["training_seconds"])
     measured = dict(_flat("", {
         "held_out": record["metrics"]["held_out"], "validation": record["metrics"]["validation"],
@@ -382,8 +432,7 @@ def _send_record(
         for key, value in measured.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]
-    for part in _parts(metrics, _MOST_METRICS):
-        server.call("runs/log-batch", {"run_id": run, "metrics": part})
+    store.log_figures(run, metrics)
     lineage = {each: record.get(each) for each in ("teacher", "start", "lora")}
     tags = {
         **dict(_flat("falaj.environment", record["environment"])),
@@ -394,7 +443,7 @@ def _send_record(
         "falaj.model.kept": record["model"]["choice"]["kept"],
         **_model_digest(output),
     }  # fmt: skip
-    server.log_tags(run, tags)
+    store.log_tags(run, tags)
 
 
 def _model_digest(output: Path) -> dict[str, str]:
@@ -496,12 +545,12 @@ def deliver(
         if say is not None:
             say(
                 "untracked",
-                f"the tracking server {destination.shown} doesn't have all of this run: {error}; "
+                f"{destination.shown} doesn't have all of this run: {error}; "
                 "its record is kept, and sent when the run is asked for again",
             )
         return False
     if at_end and say is not None:
-        say("tracked", f"run {run} of the tracking server {destination.shown} has the record")
+        say("tracked", f"run {run} of {destination.shown} has the record")
     return True
 
 
@@ -535,7 +584,22 @@ def noted(output: Path, destination: Destination, begun: Callable[[], int]) -> d
         "begun": since if isinstance(since, int) else begun(),
         "epoch": 0, "status": "",
     }  # fmt: skip
-    return {**fresh, **known} if where.items() <= known.items() else fresh
+    # A file that was removed has nothing of what it had.
+    is_gone = destination.file is not None and not destination.file.exists()
+    return {**fresh, **known} if where.items() <= known.items() and not is_gone else fresh
+
+
+def _is_handed_over(path: Path) -> bool:
+    """Whether a cluster put the file there: of root, for this process's group to read.
+
+    The kubelet links it to what it renews: https://kubernetes.io/docs/concepts/configuration/secret
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    is_ours = found.st_uid == os.geteuid()
+    return not is_ours and found.st_uid == 0 and not found.st_mode & 0o037
 
 
 def _seconds(output: Path) -> float:
@@ -548,7 +612,7 @@ def figures(line: Mapping[str, Any], begun: int) -> Iterator[dict[str, Any]]:
     for key, value in line.items():
         if key != "epoch" and isinstance(value, int | float) and not isinstance(value, bool):
             yield {
-                "key": KEY_FORM.sub("_", key), "value": _number(value), "timestamp": at,
+                "key": key_of(key), "value": _number(value), "timestamp": at,
                 "step": line["epoch"],
             }  # fmt: skip
 
@@ -577,14 +641,7 @@ def _flat(above: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [
-        {"key": KEY_FORM.sub("_", key), "value": _text(value)} for key, value in values.items()
-    ]
-
-
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    return [{"key": key_of(key), "value": text_of(value)} for key, value in values.items()]
 
 
 def _parts(rows: Sequence[Any], most: int) -> Iterator[list[Any]]:

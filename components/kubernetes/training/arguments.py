@@ -11,6 +11,7 @@ from falaj.components.kubernetes._registry_access import (
     RegistryAccessArgs,
 )
 from falaj.components.kubernetes.gpu_queues.queues import DEFAULT, PRIORITIES
+from falaj.components.kubernetes.training.tracking import Tracking, TrackingArgs
 from falaj.components.kubernetes.training.traffic import ENCRYPTION, NONE, Traffic
 from falaj.components.specification.arguments import Default, SameAs, Words
 from falaj.components.specification.described import described
@@ -193,6 +194,10 @@ class GangArgs(KeyedRunArgs):
 
     telemetry: NotRequired[Annotated[bool, Default(value=True)]]
     """Whether figures are served to Prometheus (`PodMonitor`)."""
+    tracking: NotRequired[TrackingArgs]
+    """A server of one's own networks that the process of rank 0 sends the record to, and no other
+    one, as a stack on one machine does. A ``program`` has MLflow's variables of it, and sends by
+    itself. Default: the record stays in the run's folder."""
     monitoring_namespace: NotRequired[Annotated[str, OBJECT, Default(MONITORING)]]
     """Where Prometheus is."""
     program: NotRequired[Annotated[list[str], Words()]]
@@ -375,5 +380,6 @@ class TrainingJobSpec:
     """Falaj's, which brings Horovod's launcher; empty for other frameworks."""
     key_ring: KeyRing | None = None
     publication: Publication | None = None
+    tracking: Tracking | None = None
     division: tuple[str, ...] = ()
     """Options of Falaj's training that say how its processes divide the model."""

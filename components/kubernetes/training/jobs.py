@@ -32,7 +32,7 @@ from falaj.components.kubernetes._key_ring import (
 from falaj.components.kubernetes._objects import Manifest, metadata
 from falaj.components.kubernetes._peers import in_namespace, resolver_egress
 from falaj.components.kubernetes._placed import COMPONENT_LABEL, PROTECTED
-from falaj.components.kubernetes.training import publication
+from falaj.components.kubernetes.training import publication, tracking
 from falaj.components.kubernetes.training.arguments import KeyRing, Run, TrainingJobSpec
 from falaj.components.kubernetes.training.placement import topology_annotations
 from falaj.components.kubernetes.training.pods import (
@@ -50,6 +50,7 @@ from falaj.components.kubernetes.training.pods import (
     trial_pods,
     unpacks,
 )
+from falaj.components.kubernetes.training.tracking import Tracking
 from falaj.components.specification.node_pools import label_value
 from falaj.components.specification.workload_bounds import fixed
 
@@ -59,8 +60,8 @@ def selector(run: Run) -> dict[str, str]:
     return {TENANT_LABEL: run.placed.tenant, COMPONENT_LABEL: label_value(run.name)}
 
 
-def network_policy(run: Run, *, peers: bool) -> Manifest:
-    """Pods of the job reach each other on every port, and ask for names; nobody else does.
+def network_policy(run: Run, *, peers: bool, sent: Tracking | None = None) -> Manifest:
+    """Pods of the job reach each other on every port, ask for names, and send their record.
 
     Rendezvous and collectives choose ports as they go. It adds to the tenant's own policies, and
     holds where a namespace has none.
@@ -70,6 +71,8 @@ def network_policy(run: Run, *, peers: bool) -> Manifest:
     egress: list[dict[str, Any]] = [resolver_egress()]
     if peers:
         egress.append({"to": [own]})
+    if sent is not None:
+        egress.append(tracking.egress(sent))
     if run.telemetry:
         scraper = in_namespace(run.monitoring_namespace)
         ports = [{"port": "metrics", "protocol": "TCP"}]
@@ -179,6 +182,16 @@ def add_key_ring(pod: dict[str, Any], run: Run, ring: KeyRing) -> None:
     container["volumeMounts"].append({"name": "keys", "mountPath": KEYS})
     container["env"].append({"name": VARIABLE, "value": KEY_RING})
     pod["spec"]["volumes"] += volumes(key_secret(run))
+
+
+def tracking_objects(run: Run, sent: Tracking) -> list[Manifest]:
+    """What stands beside a job for the server that its record is sent to."""
+    name = tracking.object_name(run.name)
+
+    def about(ending: str, /, *, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+        return metadata(run.placed, run.name, f"{name}{ending}", run.namespace, labels=labels)
+
+    return tracking.manifests(about, sent)
 
 
 def ring_arguments(ring: KeyRing | None) -> list[str]:
@@ -358,12 +371,17 @@ def _pod(
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The template of a pod, with what its containers need to be brought first."""
-    sockets = [{"name": name, "value": value} for name, value in spec.traffic.environment.items()]
-    pod = template(spec.run, command(spec), [*env, *sockets], {}, annotations=annotations)
+    told = dict(spec.traffic.environment)
+    if spec.tracking is not None and spec.program:
+        told |= tracking.variables(spec.tracking)
+    more = [{"name": name, "value": value} for name, value in told.items()]
+    pod = template(spec.run, command(spec), [*env, *more], {}, annotations=annotations)
     if spec.framework == "horovod":
         add_launcher(pod, spec.launcher_image)
     if spec.key_ring is not None:
         add_key_ring(pod, spec.run, spec.key_ring)
+    if spec.tracking is not None:
+        tracking.add_files(pod, spec.run.name, spec.tracking)
     return pod
 
 
@@ -373,7 +391,8 @@ def command(spec: TrainingJobSpec) -> list[str]:
         return horovod_command(spec, host(spec), spec.program)
     if spec.program:
         return list(spec.program)
-    return training_command(spec.run, *ring_arguments(spec.key_ring), *spec.division)
+    sent = tracking.arguments(spec.tracking)
+    return training_command(spec.run, *ring_arguments(spec.key_ring), *spec.division, *sent)
 
 
 def _environment(spec: TrainingJobSpec, role: str) -> list[dict[str, Any]]:

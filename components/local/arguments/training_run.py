@@ -8,13 +8,12 @@ from falaj.components.specification.arguments import Default, Input, SameAs, Usu
 from falaj.components.specification.described import described
 from falaj.components.specification.limits import TextRule
 from falaj.components.specification.parallel import PROCESSES, ParallelArgs, SavingArgs
-from falaj.components.specification.workload_bounds import bound, choice, form
+from falaj.components.specification.tracking import SERVER, TrackedArgs
+from falaj.components.specification.workload_bounds import bound, choice
 
 MODEL: Final = choice("training", "model")
 """Words for models of Falaj's own; any other one is a class."""
 PRECISION: Final = choice("training", "precision")
-TRACKING_SERVER: Final = form("tracking", "server")
-EXPERIMENT: Final = form("tracking", "experiment")
 HOST_ALLOWED: Final = TextRule(
     r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
     "a host's name without port",
@@ -36,15 +35,17 @@ _CHECKPOINT_EVERY: Final = bound("training", "checkpoint_every")
 class TrackingArgs(TypedDict):
     """Where the record of a run is sent."""
 
-    tracking: NotRequired[Annotated[Input[str] | None, TRACKING_SERVER]]
+    tracking: NotRequired[Annotated[Input[str] | None, SERVER]]
     """Address of an MLflow tracking server that gets parameters, figures of epochs and of the
     held-out part, environment, and digests of dataset, code and model. A change of it, and of the
-    next four, sends the run there and trains nothing again. Default: they are kept in the run's
+    next five, sends the run there and trains nothing again. Default: they are kept in the run's
     folder alone."""
+    tracking_file: NotRequired[Annotated[Input[str] | None, PATH]]
+    """SQLite file in MLflow's form that gets them where no server is named, for ``mlflow ui``; it
+    is made where it isn't there. Default: none."""
     tracking_experiment: NotRequired[
-        Annotated[Input[str] | None, EXPERIMENT, Usual(EXPERIMENT.default)]
+        Annotated[Input[str] | None, SameAs(TrackedArgs, "experiment")]
     ]
-    """What runs are kept under there."""
     tracking_secret: NotRequired[Annotated[Input[str] | None, PATH]]
     """File of a token, or of ``user:password``, that its owner alone can read. Default: the server
     asks nobody."""

@@ -12,6 +12,7 @@ from falaj.components.local.arguments import PATH
 from falaj.components.local.machine import InvalidInput, InvalidInputsError
 from falaj.components.nearest import nearest
 from falaj.components.specification.arguments import Argument, arguments_of, plain_of
+from falaj.components.specification.given_values import without_user
 from falaj.components.specification.limits import Limit, OneOf, TextRule
 from falaj.components.specification.property_names import camel
 from falaj.wire.values import UNKNOWN, Unknown, Value, Values, has_unknown
@@ -218,7 +219,7 @@ def _allowed(field: Field) -> str:
 
 
 def _show(value: Value) -> str:
-    text = repr(value)
+    text = without_user(repr(value))
     return text if len(text) <= 80 else text[:77] + "..."
 
 

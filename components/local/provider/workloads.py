@@ -116,12 +116,12 @@ def own_options(values: object) -> list[str]:
 
 
 def tracking_options(given: Mapping[str, Any]) -> list[str]:
-    """Options of a tracking server; none: nothing is sent.
+    """Options of a tracking server or file; none: nothing is sent.
 
     Args:
         given: by the names of `TrackingArgs`; None, or not there: not said.
     """
-    if given.get("tracking") is None:
+    if given.get("tracking") is None and given.get("tracking_file") is None:
         return []
     words: list[str] = []
     for name, value in given.items():

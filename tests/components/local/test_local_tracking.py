@@ -12,8 +12,10 @@ from falaj.components.local.machine import InvalidInputsError, LocalError
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.stacks.settings import LocalSettings, validate
+from falaj.stacks.settings.local import tracking_args
 from falaj.workloads.training import record as records
 from tests.components.local.conftest import ProviderClient
+from tests.stacks.test_every_local_setting import declared
 from tests.stacks.test_settings import LOCAL, refused
 from tests.workloads.inference.serving import Pki
 from tests.workloads.training.test_tracking import RECORD
@@ -36,6 +38,7 @@ def test_an_address_that_cannot_be_a_server(server: str) -> None:
     with pytest.raises(InvalidInputsError) as caught:
         TrainingRunHandler().check({**_GIVEN, "tracking": server}, {})
     assert [each.property for each in caught.value.errors] == ["tracking"]
+    assert "me:word" not in str(caught.value.errors)
 
 
 def test_where_a_run_is_sent_does_not_name_it() -> None:
@@ -58,6 +61,22 @@ def test_a_new_server_gets_the_run_and_nothing_is_trained(tmp_path: Path) -> Non
         assert [run["status"] for run in store.runs.values()] == ["FINISHED"]
         assert list(store.experiments) == ["churn"]
         assert handler.diff({**after, "path": str(tmp_path)}, wanted) == {}
+
+
+def test_a_file_gets_the_run_again_when_it_was_removed(tmp_path: Path) -> None:
+    handler, file = TrainingRunHandler(), tmp_path / "mlflow.db"
+    (tmp_path / "run").mkdir()
+    before = _state(tmp_path / "run")
+    wanted = handler.check({**_GIVEN, "trackingFile": str(file)}, {})
+    assert run_digest(wanted) == run_digest(_GIVEN)
+    assert not any(change.replaces for change in handler.diff(before, wanted).values())
+    after = {**handler.update(Context("run"), "x", before, wanted), "path": before["path"]}
+    assert file.is_file()
+    assert handler.diff(after, wanted) == handler.drift(after) == {}
+    file.unlink()
+    assert set(handler.drift(after)) == {"trackingFile"}
+    handler.update(Context("run"), "x", after, wanted)
+    assert file.is_file()
 
 
 def test_what_a_server_lacks_is_a_change_until_it_has_it(tmp_path: Path) -> None:
@@ -107,9 +126,17 @@ def test_a_training_is_sent_to_a_server_of_an_authority_of_ones_own(
     ("tracking", "said"),
     [
         ({"server": "http://mlflow.example.ae"}, "an address that starts with https://"),
+        (
+            {"server": "https://me:word@10.0.0.7"},
+            "given 'https://…@10.0.0.7'; allowed: an address",
+        ),
         ({"server": "https://8.8.8.8"}, "given the host 8.8.8.8; allowed: hosts of one's own"),
         ({"server": "https://10.0.0.7", "secretFile": "none"}, "there is no file"),
         ({"server": "https://10.0.0.7", "experiment": "a'b"}, "1 to 200 letters"),
+        ({"server": "https://10.0.0.7", "file": "a.db"}, "given beside server"),
+        ({"secretFile": "a"}, "is of a server; name that as well"),
+        ({"file": "none/a.db"}, "allowed: a file in a folder that is there"),
+        ({"file": "."}, "allowed: a file in a folder that is there"),
     ],
 )
 def test_a_stack_that_names_a_server_it_may_not_have(
@@ -117,6 +144,26 @@ def test_a_stack_that_names_a_server_it_may_not_have(
 ) -> None:
     values = {**LOCAL, "falaj:dataset": "digits", "falaj:training": {"tracking": tracking}}
     assert said in refused(values, tmp_path)
+
+
+@pytest.mark.parametrize(("given", "name"), [({}, "mlflow.db"), ({"file": "a.db"}, "a.db")])
+def test_without_a_server_a_file_of_the_project_is_meant(
+    tmp_path: Path, given: dict[str, Any], name: str
+) -> None:
+    values = {**LOCAL, "falaj:dataset": "digits", "falaj:training": {"tracking": given}}
+    settings = validate(values, tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert tracking_args(settings.training.tracking, tmp_path) == {
+        "tracking": None, "tracking_file": str(tmp_path / name), "tracking_experiment": None,
+    }  # fmt: skip
+
+
+def test_the_run_of_a_stack_gets_the_file_and_no_section() -> None:
+    made = json.loads(declared({"platform": "local", "training": {"tracking": {}}}))
+    for _, name, inputs in made:
+        if name == "run":
+            where = {key: value for key, value in inputs.items() if key.startswith("tracking")}
+            assert where == {"trackingFile": "/project/mlflow.db"}
 
 
 def test_a_server_elsewhere_in_the_country_is_named_as_allowed(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from falaj.workloads.training.sweep_tracking import (
     SweepTracking,
     trial_folder,
 )
-from falaj.workloads.training.tracking import PARENT, Destination, TrackingError
+from falaj.workloads.training.tracking import PARENT, Destination
+from falaj.workloads.training.tracking_store import TrackingError
 from tests.workloads.training.test_tracking import RECORD
 from tests.workloads.training.tracking_server import Store, serving
 
@@ -148,7 +149,7 @@ def words(mixed_dataset: Dataset, tmp_path: Path) -> list[str]:
     ("more", "reason"),
     [
         (["--", "--tracking", "https://10.0.0.7"], "give --tracking before it to `sweep`"),
-        (["--", "--tra=https://10.0.0.7"], "`trial`, which clusters run, sends nothing"),
+        (["--", "--tra=https://10.0.0.7"], "`sweep`, which sends them below a run of its own"),
         (["--tracking", "http://10.0.0.7"], "allowed is an address that starts with https://"),
         (["--tracking-experiment", "e"], "name that as well (--tracking)"),
     ],
@@ -160,6 +161,23 @@ def test_what_is_no_server_of_a_sweep(
     monkeypatch.setattr("falaj.workloads.training.stopping.StopRequest.install", lambda _: None)
     assert command.main([*words, *more]) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_trial_that_a_cluster_does_is_sent_by_itself(
+    words: list[str], store: Store, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("falaj.workloads.training.stopping.StopRequest.install", lambda _: None)
+    given = words[1:]
+    at = given.index("--trials")
+    del given[at : at + 2]
+    every = ["--", "--model", "network", "--epochs", "1", "--threads", "1", "--tracking", server]
+    assert command.main(["trial", "--index", "1", *given, *every]) == 0
+    (run,) = store.runs.values()
+    folder = Path(given[given.index("--output") + 1])
+    tags = run["tags"]
+    assert (run["status"], tags["falaj.trial"]) == ("FINISHED", "1")
+    assert (tags["falaj.sweep"], PARENT in tags) == (folder.name, False)
 
 
 @pytest.mark.slow

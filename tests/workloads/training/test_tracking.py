@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import record as records
 from falaj.workloads.training import tracking
 from falaj.workloads.training.command import main
-from falaj.workloads.training.tracking import Destination, TrackingError, following, sync
+from falaj.workloads.training.tracking import Destination, following, sync
+from falaj.workloads.training.tracking_store import TrackingError
 from tests.workloads.inference.serving import Pki
 from tests.workloads.training.tracking_server import Store, serving
 
@@ -92,6 +94,15 @@ def test_a_name_of_ones_own_networks_may_not_lead_out(
 def test_a_name_of_an_experiment_that_cannot_be(name: str) -> None:
     with pytest.raises(WorkloadError, match="--tracking-experiment"):
         Destination("https://10.0.0.7", name).check()
+
+
+@pytest.mark.parametrize("tag", ["a", "=b", "mlflow.user=x", "a'b=c"])
+def test_a_tag_that_cannot_be(
+    tmp_path: Path, tag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["track", "--run", str(tmp_path), "--tracking-file", str(tmp_path / "a.db")]
+    assert main([*words, "--tracking-tag", tag]) == 2
+    assert "allowed is NAME=VALUE" in capsys.readouterr().err
 
 
 def test_options_of_a_server_without_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +276,7 @@ def test_figures_are_of_the_form_that_mlflow_takes(line: dict[str, float]) -> No
     line = {key: value for key, value in line.items() if key not in {"seconds", "epoch"}}
     for each in tracking.figures({**line, "epoch": 3}, 1000):
         text = json.dumps(each, allow_nan=False)
-        assert not tracking.KEY_FORM.search(each["key"])
+        assert not re.search(r"[^A-Za-z0-9_. /-]", each["key"])
         value = float(json.loads(text)["value"])
         assert any(value == other or (math.isnan(value) and math.isnan(other))
                    for other in line.values())  # fmt: skip

@@ -115,8 +115,9 @@ class TrainingRunHandler(Handler):
     def drift(self, state: Values) -> dict[str, Change]:
         """A run whose record someone has removed is done again."""
         if (Path(text(state, "path")) / "record.json").is_file():
-            if "tracking" in state and _is_untracked(state, state):
-                return {"tracking": Change()}
+            where = next((key for key in ("tracking", "trackingFile") if key in state), None)
+            if where is not None and _is_untracked(state, state):
+                return {where: Change()}
             return {}
         return {"path": Change(replaces=True, is_input=False)}
 
@@ -180,7 +181,7 @@ class TrainingRunHandler(Handler):
         return None if record is None else {**state, **_outputs(record)}
 
     def update(self, context: Context, resource_id: str, state: Values, inputs: Values) -> Values:
-        """Nothing that can change in place trains again; a tracking server gets what it lacks.
+        """Nothing that can change in place trains again; where runs are kept gets what it lacks.
 
         Raises:
             LocalError: it didn't take it.
@@ -216,12 +217,17 @@ def _tracking(inputs: Values) -> list[str]:
 
 
 def _is_untracked(state: Values, inputs: Values) -> bool:
-    """Whether the tracking server lacks something of a finished run, as is noted beside it."""
+    """Whether the tracking server lacks something of a finished run, as is noted beside it, or the
+    tracking file isn't there any more."""
     noted = machine.read_json(Path(text(state, "path")) / "tracking.json") or {}
+    file = optional(inputs, "trackingFile")
+    if file is not None and not Path(str(file)).exists():
+        return True
+    place = f"sqlite:///{file}" if file is not None else optional(inputs, "tracking")
     experiment = optional(inputs, "trackingExperiment")
     return (
         noted.get("status") != "FINISHED"
-        or noted.get("server") != optional(inputs, "tracking")
+        or noted.get("server") != place
         or (experiment is not None and noted.get("experiment") != experiment)
     )
 
