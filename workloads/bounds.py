@@ -186,8 +186,13 @@ TRAINING = {
 }
 """Of ``python -m falaj.workloads.training run``. A gradient clip of 0 doesn't clip."""
 
-REGISTRY = {"version": Bound(1, 10**9 - 1), "record": Bound(1, 10**10 - 1)}
-"""Of the registry of models: numbers of versions, and of records of an alias."""
+REGISTRY = {
+    "version": Bound(1, 10**9 - 1),
+    "record": Bound(1, 10**10 - 1),
+    "share": Bound(1, 49),
+}
+"""Of the registry of models: numbers of versions, and of records of an alias; percent of the
+requests that a canary has, which is the smaller of two versions."""
 VERSION_NUMBER = rf"[1-9][0-9]{{0,{len(str(REGISTRY['version'].high)) - 1}}}"
 """Regular expression of a version's number, as files, folders, tags and keys are named by one."""
 RECORD_DIGITS = len(str(REGISTRY["record"].high))

@@ -9,11 +9,15 @@ starter's account to its template: the API server compares both as it stores the
 controllers' own defaults.
 
 Two starters never make the same run: its name is its number, and the second one is refused.
+
+A run goes with its pipeline: the starter's account owns it. No change replaces that, as one does
+the template. Pulumi deletes in the foreground, so that the account is there until the run's pods
+are gone, and what they need goes after it.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, Final, NotRequired, TypedDict
@@ -293,6 +297,8 @@ def _account(spec: PipelineSpec) -> list[Manifest]:
         rule("jobset.x-k8s.io", "jobsets", "get", names=(spec.run.name,)),
         rule(*START_RIGHT, names=(spec.run.name,)),
         rule("", "configmaps", "get", "patch", names=(spec.starter,)),
+        # Its runs have the account wait for them (OwnerReferencesPermissionEnforcement).
+        rule("", "serviceaccounts/finalizers", "update", names=(spec.starter,)),
     ]
     if spec.drift_of:
         rules.append(rule("", "configmaps", "get", names=(spec.requests,)))
@@ -451,6 +457,24 @@ def _pod(spec: PipelineSpec, reason: str, *more: str) -> dict[str, Any]:
     }
 
 
+#: Runs are compared with the template: without one the account may make none, and has no right to.
+_STEPS: Final = {"JobSet": 2, "RoleBinding": 3, "CronJob": 4, "Job": 4}
+
+
+def in_steps(objects: Iterable[Manifest]) -> list[list[Manifest]]:
+    """The objects of a pipeline in the order of their making: each step after those before it.
+
+    They go the other way round: what starts runs, then its right to, then the template, then the
+    account with the runs that it owns, and in the end what these need.
+    """
+    steps: list[list[Manifest]] = [[], [], [], [], []]
+    for each in objects:
+        about = each["metadata"]
+        owns = each["kind"] == "ServiceAccount" and about["name"].endswith(ACCOUNT_ENDING)
+        steps[1 if owns else _STEPS.get(str(each["kind"]), 0)].append(each)
+    return steps
+
+
 class Pipeline(pulumi.ComponentResource):
     """Trains a model again and again, and publishes what passes: one section of a stack.
 
@@ -474,7 +498,8 @@ class Pipeline(pulumi.ComponentResource):
 
     A pod with an account of its own starts them. It may make JobSets that equal the template but
     for name, snapshot and reason, as `Residency` has the cluster demand; `Residency` comes first.
-    A change of the pipeline changes the template; runs that are on stay as they are.
+    A change of the pipeline changes the template; runs that are on stay as they are. Where the
+    pipeline goes, runs go with it, also those that are on.
     """
 
     runs: str
@@ -485,18 +510,13 @@ class Pipeline(pulumi.ComponentResource):
     ) -> None:
         spec = check(name, args)
         super().__init__(token("Pipeline"), name, None, opts)
-        objects = manifests(spec)
-        templates = [each for each in objects if each["kind"] == "JobSet"]
-        rights = [each for each in objects if each["kind"] == "RoleBinding"]
-        starters = [each for each in objects if each["kind"] in ("CronJob", "Job")]
-        apart = [*templates, *rights, *starters]
-        first = declare(self, name, [each for each in objects if each not in apart])
-        # Runs are compared with the template that is there: it is another one where it changes.
-        held = declare(
-            self, name, templates, replace_on_changes=["spec"], delete_before_replace=True
-        )
-        # Without its template, the account may make nothing: it loses its rights before.
-        given = declare(self, name, rights, depends_on=[*first.values(), *held.values()])
-        declare(self, name, starters, depends_on=[*given.values()])
+        made: list[pulumi.Resource] = []
+        for step in in_steps(manifests(spec)):
+            of_templates = any(each["kind"] == "JobSet" for each in step)
+            options: dict[str, Any] = (
+                {"replace_on_changes": ["spec"], "delete_before_replace": True}
+                if of_templates else {}
+            )  # fmt: skip
+            made += declare(self, name, step, depends_on=list(made), **options).values()
         self.runs = f"{LABEL}={spec.run.name},!{TEMPLATE_LABEL}"
         self.register_outputs({"runs": self.runs})

@@ -13,3 +13,5 @@ VERSION: Final = bound("registry", "version")
 """A version's number."""
 RECORD: Final = bound("registry", "record")
 """The number of what an alias was said to stand for."""
+SHARE: Final = bound("registry", "share")
+"""Percent of the requests that a canary has, which is the smaller of two versions."""

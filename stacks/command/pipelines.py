@@ -148,6 +148,15 @@ def job_of(cron: Mapping[str, Any], reason: str) -> dict[str, Any]:
             "namespace": cron["metadata"]["namespace"],
             "labels": dict(mapping(about.get("labels"))),
             "annotations": dict(mapping(about.get("annotations"))),
+            # With the pipeline it goes; another controller than its own would count it as its own.
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "CronJob",
+                    "name": name,
+                    "uid": cron["metadata"]["uid"],
+                }
+            ],
         },
         "spec": {
             **spec,

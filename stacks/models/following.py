@@ -41,6 +41,8 @@ class Followed:
     """Both are aliases."""
     share: int
     """Percent of the requests that a canary gets."""
+    steps: tuple[int, ...]
+    """Those that it gets as its record says, percent."""
     key: VerifyKey
     versions: tuple[Mapping[str, Any], ...]
     """What the file says is served."""
@@ -83,7 +85,8 @@ def _followed(service: str, entry: Mapping[str, Any]) -> Followed:
     except WorkloadError as error:
         raise StackError(str(error)) from error
     return Followed(
-        service, model, str(rest.get("stable", PRODUCTION)), alias, share, key,
+        service, model, str(rest.get("stable", PRODUCTION)), alias, share,
+        tuple(each for each in sequence(rest.get("steps")) if isinstance(each, int)), key,
         tuple(filter(is_dictionary, sequence(entry.get("versions")))),
     )  # fmt: skip
 
@@ -131,13 +134,26 @@ def found(follow: Followed, shelf: Shelf[Client], seen: Seen) -> Found:
         why_not = f"there is no alias {follow.stable} yet"
     if tried is None or why_not:
         versions = [_entry(follow, shelf, stable, 100)]
-        return Found(versions, None, f"{_in_words(stable)} has all requests: {why_not}")
-    versions = [
-        _entry(follow, shelf, stable, 100 - follow.share),
-        _entry(follow, shelf, tried, follow.share),
-    ]
-    shares = f"{_in_words(tried)} has {follow.share} %, {_in_words(stable)} the rest"
-    return Found(versions, tried.record.number, shares)
+        said = f"{_in_words(stable)} has all requests: {why_not}"
+        return Found(versions, None, said + _reason(stable, tried))
+    share = _share(follow, tried)
+    versions = [_entry(follow, shelf, stable, 100 - share), _entry(follow, shelf, tried, share)]
+    shares = f"{_in_words(tried)} has {share} %, {_in_words(stable)} the rest"
+    return Found(versions, tried.record.number, shares + _reason(tried))
+
+
+def _share(follow: Followed, tried: Entry) -> int:
+    """The share that a canary's record says it has earned, as far as the file has it so."""
+    earned = tried.record.share
+    return max((each for each in follow.steps if each <= earned), default=follow.share)
+
+
+def _reason(*entries: Entry | None) -> str:
+    """What the newest of some records says of its reason, as who judged a canary wrote it."""
+    records = [each.record for each in entries if each is not None]
+    last = max(records, key=lambda each: each.issued)
+    said = f"\n  {last.alias} since {last.issued:%Y-%m-%d %H:%M} UTC: {last.why}"
+    return said if last.why else ""
 
 
 def is_published(follow: Followed, shelf: Shelf[Client]) -> bool:

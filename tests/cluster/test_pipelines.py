@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from falaj.components.kubernetes import pipeline
-from falaj.components.kubernetes._objects import Manifest
+from falaj.components.kubernetes._objects import RBAC_GROUP, Manifest
+from falaj.components.kubernetes._rights import role
 from falaj.components.kubernetes.admission import pipelines as admission
 from falaj.components.kubernetes.admission import secrets as secrets_admission
 from falaj.components.kubernetes.admission.policy import ClusterScope
@@ -30,7 +33,7 @@ from falaj.stacks.errors import StackError
 from falaj.workloads.api_requests import ApiServer
 from falaj.workloads.api_server import Account, ApiError
 from falaj.workloads.pipelines.asking import Asking, Request
-from falaj.workloads.pipelines.starting import LABEL, TEMPLATE_LABEL, Snapshot, run_of
+from falaj.workloads.pipelines.starting import LABEL, TEMPLATE_LABEL, Snapshot, owner_of, run_of
 from tests.cluster.tenancy import (
     active,
     claim,
@@ -99,14 +102,35 @@ def template(cluster: ControlPlane) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def user(cluster: ControlPlane) -> Objects:
-    """What the account may do."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}")
-    return cluster.as_user(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}", groups)
+def user(cluster: ControlPlane) -> Iterator[Objects]:
+    """What the account may do, by its token: runs are owned by whom that names."""
+    found = of_account(cluster, ACCOUNT)
+    yield found
+    found.close()
 
 
-def made(template: dict[str, Any]) -> dict[str, Any]:
-    return run_of(template, "credit-1", "schedule", SNAPSHOT)
+def of_account(plane: ControlPlane, account: str) -> Objects:
+    settings = copy.copy(plane.objects.client.configuration)
+    settings.cert_file = settings.key_file = None
+    settings.api_key = {"authorization": f"Bearer {token_of(plane, NAMESPACE, account)}"}
+    return Objects(ApiClient(configuration=settings))
+
+
+def owner(plane: ControlPlane, account: str = ACCOUNT) -> dict[str, Any]:
+    found = plane.objects.get("v1", "ServiceAccount", account, NAMESPACE)
+    assert found
+    return owner_of(account, found["metadata"]["uid"])
+
+
+@pytest.fixture(scope="module")
+def a_run(cluster: ControlPlane, template: dict[str, Any]) -> dict[str, Any]:
+    return run_of(template, "credit-1", "schedule", SNAPSHOT, owner(cluster))
+
+
+def made(a_run: dict[str, Any], name: str = "credit-1") -> dict[str, Any]:
+    found = copy.deepcopy(a_run)
+    found["metadata"]["name"] = name
+    return found
 
 
 def first(job_set: dict[str, Any]) -> dict[str, Any]:
@@ -130,8 +154,11 @@ def notes(job_set: dict[str, Any]) -> dict[str, Any]:
     return pods(job_set)[0]["metadata"]["annotations"]
 
 
+def owned(job_set: dict[str, Any]) -> dict[str, Any]:
+    return about(job_set)["ownerReferences"][0]
+
+
 OTHER = "registry.acme.example/falaj/other@sha256:" + "6" * 64
-OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": ACCOUNT, "uid": "x"}
 ATTACKS: dict[str, Any] = {
     "another image": lambda it: container(it).update(image=OTHER),
     "another command": lambda it: container(it).update(command=["sh", "-c", "id"]),
@@ -198,7 +225,19 @@ ATTACKS: dict[str, Any] = {
     "a name of the server's": lambda it: (about(it).pop("name"),
                                           about(it).update(generateName="credit-")),
     "what keeps it": lambda it: about(it).update(finalizers=["acme.example/kept"]),
-    "an owner": lambda it: about(it).update(ownerReferences=[OWNER]),
+    "no owner": lambda it: about(it).pop("ownerReferences"),
+    "another owner beside": lambda it: about(it)["ownerReferences"].append(
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": ACCOUNT, "uid": "x"}
+    ),
+    "an owner of another kind": lambda it: owned(it).update(kind="ConfigMap"),
+    "an owner of another group": lambda it: owned(it).update(
+        apiVersion=f"{RBAC_GROUP}/v1", kind="Role"
+    ),
+    "another account as owner": lambda it: owned(it).update(name="fraud-pipeline"),
+    "a UID that isn't its own": lambda it: owned(it).update(uid=str(uuid.uuid4())),
+    "a controller": lambda it: owned(it).update(controller=True),
+    "an owner that doesn't wait": lambda it: owned(it).pop("blockOwnerDeletion"),
+    "an owner that needn't wait": lambda it: owned(it).update(blockOwnerDeletion=False),
 }  # fmt: skip
 
 
@@ -214,33 +253,51 @@ def refusal(user: Objects, body: dict[str, Any]) -> str:
     return denied(lambda: user.request("POST", PATH, body, dryRun="All"))
 
 
-def test_the_account_makes_its_run_and_no_other(user: Objects, template: dict[str, Any]) -> None:
+def test_the_account_makes_its_run_and_no_other(
+    cluster: ControlPlane, user: Objects, template: dict[str, Any], a_run: dict[str, Any]
+) -> None:
     def held() -> str:
-        body = made(template)
+        body = made(a_run)
         container(body)["image"] = OTHER
         return refusal(user, body)
 
     # Policies hold a moment after they were made.
     assert "cluster-pipeline-run" in wait_for(held, "the policy to hold", FOLLOWED_SECONDS)
-    assert refusal(user, made(template)) == ""
+    assert refusal(user, made(a_run)) == ""
+    # Where nothing else keeps it from naming owners that would wait, the policy does.
+    named = {"name": "waiting", "namespace": NAMESPACE}
+    rights = {"apiGroups": ["*"], "resources": ["*/finalizers"], "verbs": ["update"]}
+    cluster.apply(role(named, [rights], [
+        {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    ]))  # fmt: skip
+
+    def waits_for_others() -> bool:
+        body = made(a_run)
+        owned(body).update(name="fraud-pipeline")
+        return "cluster-pipeline-run" in refusal(user, body)
+
+    eventually("it may have others wait", waits_for_others)
     passed: list[str] = []
     for attack, change in ATTACKS.items():
-        body = made(template)
+        body = made(a_run)
         change(body)
         said = refusal(user, body)
         if not re.search("cluster-(pipeline-(run|starter)|secret-use)|Invalid value", said):
             passed.append(f"{attack}: {said}")
     assert passed == []
     # A pipeline that is another's, as its own account makes it, isn't one of this account's.
-    other = run_of(user_of(template, "fraud"), "fraud-1", "schedule", SNAPSHOT)
+    of_fraud = owner(cluster, "fraud-pipeline")
+    other = run_of(user_of(template, "fraud"), "fraud-1", "schedule", SNAPSHOT, of_fraud)
     assert re.search("cluster-(pipeline-run|secret-use)", refusal(user, other))
+    for kind in ("RoleBinding", "Role"):
+        cluster.objects.delete(f"{RBAC_GROUP}/v1", kind, "waiting", NAMESPACE)
 
 
 def test_what_secrets_a_run_has_is_its_templates_affair(
-    cluster: ControlPlane, user: Objects, template: dict[str, Any]
+    cluster: ControlPlane, user: Objects, a_run: dict[str, Any]
 ) -> None:
     """An account with the rights to make JobSets, but no template, brings no secret in."""
-    run = made(template)
+    run = made(a_run)
     used = json.dumps(run)
     assert "credit-keys" in used
     assert "credit-publish-keys" in used
@@ -262,6 +319,7 @@ def test_what_secrets_a_run_has_is_its_templates_affair(
     for label in ("credit", "astray"):
         body = json.loads(json.dumps(run))
         body["metadata"]["labels"][LABEL] = label
+        del body["metadata"]["ownerReferences"]
         said = wait_for(lambda body=body: refusal(astray, body), "its rights", FOLLOWED_SECONDS)
         assert "cluster-secret-use" in said, said
     # A right that no API has is given by nobody who doesn't hold it.
@@ -275,7 +333,7 @@ def test_what_secrets_a_run_has_is_its_templates_affair(
 
 
 def test_a_template_goes_by_who_may_read_what_its_runs_use(
-    cluster: ControlPlane, template: dict[str, Any]
+    cluster: ControlPlane, a_run: dict[str, Any]
 ) -> None:
     """While another one is left, its account would be held by nothing."""
     trainers = cluster.as_user("trainer@acme.example", ["acme:trainers"])
@@ -296,8 +354,7 @@ def test_a_template_goes_by_who_may_read_what_its_runs_use(
         said = wait_for(lambda attempt=attempt: denied(attempt), "a refusal", FOLLOWED_SECONDS)
         assert "cluster-pipeline-template" in said
     # What they have a right to is theirs still, and so is the platform's owners'.
-    run = run_of(template, "credit-97", "schedule", SNAPSHOT)
-    cluster.objects.request("POST", PATH, run)
+    cluster.objects.request("POST", PATH, made(a_run, "credit-97"))
     trainers.request("DELETE", f"{PATH}/credit-97")
     eventually("it is removed", lambda: not cluster.objects.get(*SETS, "credit-97", NAMESPACE))
     cluster.objects.request("DELETE", f"{PATH}/credit", options)
@@ -362,7 +419,7 @@ def test_the_api_server_has_nothing_against_the_policies(
 
 
 def test_nobody_elses_job_waits_until_the_server_knows_what_runs_are_compared_with(
-    cluster: ControlPlane, template: dict[str, Any]
+    cluster: ControlPlane, a_run: dict[str, Any]
 ) -> None:
     """It refuses what a policy matches for seconds after each start; this kind never comes."""
     placed = pipeline.check("x", given()).run.placed
@@ -371,8 +428,7 @@ def test_nobody_elses_job_waits_until_the_server_knows_what_runs_are_compared_wi
     assert runs.compared
     unknown = replace(runs.compared, api_version="nowhere.example/v1", kind="Nothing")
     lost = list(policy_manifests((replace(runs, name="pipeline-lost", compared=unknown),), {}, {}))
-    ours, others = made(template), made(template)
-    ours["metadata"]["name"], others["metadata"]["name"] = "credit-7", "others"
+    ours, others = made(a_run, "credit-7"), made(a_run, "others")
     del others["metadata"]["labels"][LABEL]
     cluster.apply(lost)
     try:
@@ -543,10 +599,8 @@ def test_who_watches_drift_asks_for_a_run_and_makes_nothing(
     last = asking.started(ACCOUNT, "last.json")
     assert (last["name"], last["asked"]) == (name, "a" * 64)
     maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-    template = cluster.objects.get(*SETS, "credit", NAMESPACE)
-    assert template
     for attempt in (
-        lambda: api.create(PATH, run_of(template, "credit-9", "drift", SNAPSHOT)),
+        lambda: api.create(PATH, run),
         lambda: api.create(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", {}),
         lambda: api.merge(f"{maps}/{ACCOUNT}", {"data": {"last.json": None}}),
         lambda: api.merge(f"{maps}/kube-root-ca.crt", {"data": {"a": "b"}}),
@@ -604,16 +658,58 @@ def test_people_start_runs_by_their_own_rights(cluster: ControlPlane) -> None:
     cluster.objects.delete("batch/v1", "Job", name, NAMESPACE)
 
 
+def test_runs_go_with_their_pipeline_and_before_what_they_need(cluster: ControlPlane) -> None:
+    """Deleted as Pulumi does: what was made last goes first, and each until it is gone."""
+    template = cluster.objects.get(*SETS, "fraud", NAMESPACE)
+    assert template
+    account = of_account(cluster, "fraud-pipeline")
+    run = run_of(template, "fraud-1", "schedule", SNAPSHOT, owner(cluster, "fraud-pipeline"))
+    account.request("POST", PATH, run)
+    account.close()
+    trainer = cluster.user_kubeconfig("trainer@acme.example", ["acme:trainers"])
+    people = Cluster(client_of_file(str(trainer), None))
+    people.start_job(NAMESPACE, job_of(people.cron_job(NAMESPACE, "fraud-pipeline"), "by-hand"))
+
+    def pods() -> list[dict[str, Any]]:
+        return cluster.objects.list(
+            "v1", "Pod", NAMESPACE, "jobset.sigs.k8s.io/jobset-name=fraud-1"
+        )
+
+    def jobs() -> list[str]:
+        names = [each["metadata"]["name"] for each in cluster.objects.list(
+            "batch/v1", "Job", NAMESPACE
+        )]  # fmt: skip
+        return [each for each in names if each.startswith("fraud")]
+
+    eventually("the run is on", lambda: bool(pods()))
+    steps = pipeline.in_steps(rendered("fraud"))
+    for step in reversed(steps[1:]):
+        for each in step:
+            about = each["metadata"]
+            named = each["apiVersion"], each["kind"], about["name"], NAMESPACE
+            path = f"{cluster.objects.path_of(each)}"
+            cluster.objects.request("DELETE", path, propagationPolicy="Foreground")
+            eventually(f"{named} is gone", lambda named=named: not cluster.objects.get(*named))
+    # No wait any more: the account was there as long as the run and its pods.
+    assert cluster.objects.get(*SETS, "fraud-1", NAMESPACE) is None
+    assert pods() == []
+    needed = cluster.objects.get("networking.k8s.io/v1", "NetworkPolicy", "fraud", NAMESPACE)
+    assert needed
+    # What people started by hand goes with the CronJob.
+    eventually("its jobs are gone", lambda: not jobs())
+    cluster.apply(rendered("fraud"))
+
+
 def test_without_its_template_the_account_makes_nothing(
-    cluster: ControlPlane, user: Objects, template: dict[str, Any]
+    cluster: ControlPlane, user: Objects, a_run: dict[str, Any]
 ) -> None:
-    cluster.objects.request("POST", PATH, run_of(template, "credit-98", "schedule", SNAPSHOT))
+    cluster.objects.request("POST", PATH, made(a_run, "credit-98"))
     for name in ("credit", "fraud"):
         cluster.objects.delete(*SETS, name, NAMESPACE)
-    said = wait_for(lambda: refusal(user, made(template)), "templates to be gone", 60)
+    said = wait_for(lambda: refusal(user, made(a_run)), "templates to be gone", 60)
     assert "falaj-pipeline-runs" in said
     # Everybody else makes what they like, template or not.
-    plain = run_of(template, "credit-99", "schedule", SNAPSHOT)
+    plain = made(a_run, "credit-99")
     del plain["metadata"]["labels"][LABEL]
     assert refusal(cluster.objects, plain) == ""
     # Runs that are there are ended by controllers, as JobSet does after their days.

@@ -296,7 +296,7 @@ def _rich_workloads() -> dict[str, Any]:
     services["tried"] = {
         **service,
         "canary": {
-            "model": "credit@candidate", "share": 10, "verifyKey": public,
+            "model": "credit@candidate", "share": 10, "verifyKey": public, "steps": [20],
             "judge": {
                 "keySecret": "acme/publishing-keys", "registryCidrs": ["10.20.0.5/32"],
                 "registryAuthority": _AUTHORITY,

@@ -36,7 +36,9 @@ def cron_job() -> dict[str, Any]:
         for each in rendered()
         if each["kind"] == "CronJob" and each["metadata"]["name"] == "credit-pipeline"
     ]
-    return copy.deepcopy(dict(found))
+    found = copy.deepcopy(dict(found))
+    found["metadata"]["uid"] = "3f"
+    return found
 
 
 class Cluster:
@@ -116,6 +118,9 @@ def test_a_run_is_started_by_the_starters_own_job(cluster: Cluster) -> None:
     pod["containers"][0]["command"] = made["containers"][0]["command"]
     assert pod == made
     assert job["spec"]["ttlSecondsAfterFinished"] == 24 * 3600
+    [owner] = job["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("CronJob", "credit-pipeline", "3f")
+    assert "controller" not in owner
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
 
 

@@ -3,6 +3,9 @@
 The template says what a run is, and the cluster refuses whatever else is made by the account that
 starts runs (components/kubernetes/admission/pipelines.py). That there is one run at a time is kept
 by names: a run is called by its number, and the API server makes no name twice.
+
+A run is owned by the account that starts it: where the pipeline goes, and the account with it, the
+cluster removes the run, and the account is there until the run's pods are gone.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ STATE: Final = "last.json"
 """Key of the ConfigMap with what the last run was."""
 _MANAGERS: Final = ("pulumi.com/", "kubectl.kubernetes.io/", QUEUE_NOTE)
 """Beginnings of annotations that a run doesn't take over from its template."""
+_WHO_ASKS: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 _FORBIDDEN: Final = 403
 _TRIES: Final = 4
 _PAUSE_SECONDS: Final = 2.0
@@ -179,12 +183,12 @@ class Starter:
         return read_request(self.api.get(path), self.requests)
 
     def _make(self, number: int, reason: str, snapshot: Snapshot | None, asked: str) -> Outcome:
-        name = f"{self.pipeline}-{number}"
+        name, owner = f"{self.pipeline}-{number}", self._owner()
         for again in range(_TRIES):
             # What the cluster compares with may be a moment older or newer than what was read.
             template = self.api.get(f"{self._sets}/{self.pipeline}")
             try:
-                self.api.create(self._sets, run_of(template, name, reason, snapshot))
+                self.api.create(self._sets, run_of(template, name, reason, snapshot, owner))
                 break
             except ApiError as error:
                 if error.status == CONFLICT:
@@ -201,6 +205,13 @@ class Starter:
         }  # fmt: skip
         self.api.merge(self._state, {"data": {STATE: json.dumps(state, sort_keys=True)}})
         return Outcome(name, reason, "", path, digest)
+
+    def _owner(self) -> dict[str, Any]:
+        """The account of the starter, as the API server knows it: a former one of its name is
+        another."""
+        asked = self.api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", _WHO_ASKS)
+        user = mapping(mapping(asked.get("status")).get("userInfo"))
+        return owner_of(f"{self.pipeline}{ACCOUNT_ENDING}", str(user.get("uid", "")))
 
     def _taken(self, name: str) -> str:
         """Why a run of the name can't be started. Raises WorkloadError: something else has it."""
@@ -225,9 +236,25 @@ def _made(state: dict[str, Any]) -> datetime.datetime | None:
     return made
 
 
+def owner_of(account: str, uid: str) -> dict[str, Any]:
+    """How a run names the account that owns it, which is there until the run's pods are gone.
+
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion
+
+    Args:
+        account: its name.
+        uid: the cluster's name of it.
+    """
+    return {
+        "apiVersion": "v1", "kind": "ServiceAccount", "name": account, "uid": uid,
+        "blockOwnerDeletion": True,
+    }  # fmt: skip
+
+
 def run_of(
-    template: dict[str, Any], name: str, reason: str, snapshot: Snapshot | None
-) -> dict[str, Any]:
+    template: dict[str, Any], name: str, reason: str, snapshot: Snapshot | None,
+    owner: dict[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     """The JobSet of a run.
 
     Args:
@@ -235,6 +262,7 @@ def run_of(
         name: the run's.
         reason: why it is started.
         snapshot: what it trains on; None where its program has data of its own.
+        owner: with what it goes, of `owner_of`.
     """
     about = template["metadata"]
     notes = dict(about.get("annotations") or {})
@@ -259,6 +287,7 @@ def run_of(
                 REASON_NOTE: reason,
                 DIGEST_NOTE: snapshot.digest if snapshot is not None else "",
             },
+            "ownerReferences": [owner],
         },
         "spec": spec,
     }

@@ -36,7 +36,9 @@ _FIELDS: Final = frozenset({
     "expires", "signer",
 })  # fmt: skip
 _WHY: Final = "why"
-"""A field that is there where it says something."""
+_SHARE: Final = "share"
+_SAID: Final = frozenset({_WHY, _SHARE})
+"""Fields that are there where they say something."""
 MAX_WHY: Final = 500
 """Characters of what a record says of its reason."""
 
@@ -57,6 +59,8 @@ class AliasRecord:
         expires: when it isn't valid any more.
         signer: id of the key.
         why: what its signer says of the reason; empty for nothing.
+        share: percent of the requests that the version may have now, as it was found good enough
+            with fewer; 0 where nothing is said.
     """
 
     model: str
@@ -70,6 +74,7 @@ class AliasRecord:
     expires: datetime
     signer: str
     why: str = ""
+    share: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """For programs, and what is signed."""
@@ -86,6 +91,7 @@ class AliasRecord:
             "expires": _text(self.expires),
             "signer": self.signer,
             **({_WHY: self.why} if self.why else {}),
+            **({_SHARE: self.share} if self.share else {}),
         }
 
     def to_bytes(self) -> bytes:
@@ -136,9 +142,21 @@ def check_why(why: str) -> str:
     return why
 
 
+def check_share(share: object) -> int:
+    """Return what a record says of a share; 0 for nothing.
+
+    Raises:
+        WorkloadError: it is none.
+    """
+    bound = REGISTRY["share"]
+    if type(share) is not int or not (share == 0 or bound.allows(share)):
+        raise WorkloadError(f"share: given {share}; allowed: {bound.description} (percent)")
+    return share
+
+
 def new_record(
     before: Before, says: tuple[str, str, int, str], history: tuple[int, ...], *,
-    signer: Ed25519PublicKey, days: int, now: datetime, why: str = "",
+    signer: Ed25519PublicKey, days: int, now: datetime, why: str = "", share: int = 0,
 ) -> AliasRecord:  # fmt: skip
     """The record that follows another.
 
@@ -150,9 +168,11 @@ def new_record(
         days: for which it is valid, 1 to `MAX_DAYS`.
         now: when it is issued.
         why: the reason, for who reads the records. Default: none is said.
+        share: percent of the requests that the version may have. Default: none is said.
 
     Raises:
-        WorkloadError: the names, the days or the reason aren't allowed, or no number is left.
+        WorkloadError: the names, the days, the reason or the share aren't allowed, or no number is
+            left.
     """
     model, alias, version, image = says
     check_days(days)
@@ -163,7 +183,7 @@ def new_record(
     return AliasRecord(
         check_model_name(model), check_alias(alias), number, version, image,
         history[-MAX_HISTORY:], before.image, issued, issued + timedelta(days=days),
-        key_id(signer), check_why(why),
+        key_id(signer), check_why(why), check_share(share),
     )  # fmt: skip
 
 
@@ -183,7 +203,7 @@ def read_record(payload: bytes, signature: bytes, key: Trusted, what: str) -> Al
     try:
         document: Any = json.loads(payload)
         if not isinstance(document, dict) or _FIELDS ^ (
-            cast("dict[str, Any]", document).keys() - {_WHY}
+            cast("dict[str, Any]", document).keys() - _SAID
         ):
             raise ValueError(f"it must hold exactly: {', '.join(sorted(_FIELDS))}")
         found = _record(cast("dict[str, Any]", document))
@@ -228,7 +248,7 @@ def _record(values: dict[str, Any]) -> AliasRecord:
         raise ValueError(f"it is valid for {times[1] - times[0]}; allowed: to {MAX_DAYS} days")
     return AliasRecord(
         check_model_name(model), check_alias(alias), number, version, image, tuple(versions),
-        previous, times[0], times[1], signer, check_why(why),
+        previous, times[0], times[1], signer, check_why(why), check_share(values.get(_SHARE, 0)),
     )  # fmt: skip
 
 

@@ -213,6 +213,7 @@ def promote(
     *,
     renew: bool = False,
     why: str = "",
+    share: int = 0,
 ) -> tuple[Entry, bool]:
     """Let an alias stand for a version of the registry.
 
@@ -223,6 +224,7 @@ def promote(
         signer: whose key ring signed the version, too.
         renew: make a record even where one says so already, so that it is valid for longer.
         why: the reason, which the record keeps. Default: none is said.
+        share: percent of the requests that it may have, of a canary. Default: none is said.
 
     Returns:
         The record that counts now, and whether it is new.
@@ -243,7 +245,7 @@ def promote(
         if same and not renew and not before.expired(datetime.now(UTC)):
             note(signer.seen, shelf.repository(model), record, signer.keyring.verify_key())
             return before, False
-    return _push(shelf, image, alias, signer, (before, history, why)), True
+    return _push(shelf, image, alias, signer, (before, history), why=why, share=share), True
 
 
 def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> Entry:
@@ -268,7 +270,7 @@ def roll_back(shelf: Shelf[Client], model: str, alias: str, signer: Signer) -> E
         version = history.pop()
         if version != before.record.version:
             image = _signed_package(shelf, model, version, signer)
-            return _push(shelf, image, alias, signer, (before, tuple(history), ""))
+            return _push(shelf, image, alias, signer, (before, tuple(history)))
     raise WorkloadError(
         f"{alias} of {model} stands for version {before.record.version}, and there is no earlier "
         "one to go back to"
@@ -285,9 +287,9 @@ def _signed_package(
 
 def _push(
     shelf: Shelf[Client], package: ImageManifest, alias: str, signer: Signer,
-    follows: tuple[Entry | None, tuple[int, ...], str],
+    follows: tuple[Entry | None, tuple[int, ...]], *, why: str = "", share: int = 0,
 ) -> Entry:  # fmt: skip
-    keyring, (before, history, why) = signer.keyring, follows
+    keyring, (before, history) = signer.keyring, follows
     seen = max(
         signer.seen.highest(each, package.model, alias) for each in keyring.verify_key().ids
     )
@@ -295,6 +297,7 @@ def _push(
         Before(before.record, before.image.itself.digest, seen) if before else Before(seen=seen),
         (package.model, alias, package.version, package.itself.digest), history,
         signer=keyring.verify_key().current, days=signer.days, now=datetime.now(UTC), why=why,
+        share=share,
     )  # fmt: skip
     reference = shelf.at(package.model, alias_tag(alias, record.number))
     with tempfile.TemporaryDirectory(prefix="falaj-alias-") as folder:

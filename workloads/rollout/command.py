@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from falaj.workloads.bounds import ROLLOUT
+from falaj.workloads.bounds import REGISTRY, ROLLOUT
 from falaj.workloads.errors import LOST, REFUSED, RegistryError, WorkloadError
 from falaj.workloads.registry.aliases import NothingSeen, Signer, newest, promote, resolve
 from falaj.workloads.registry.keyring import KeyRing
@@ -32,7 +32,8 @@ from falaj.workloads.rollout.servers import address_of, addresses_of, observing
 from falaj.workloads.rollout.verdict import Demands, Verdict, is_enough, judge, surely_fails
 
 _DESCRIPTION = """\
-Compare a canary with the stable version, and let an alias say which of them is to be served.
+Compare a canary with the stable version, and let an alias say which of them is to be served, or
+with --next-share that a canary that passed may have more requests.
 
 Exit codes: 0 an alias says so; 2 refused, the reason is on stderr (too few requests in time, or
 the aliases stand for other versions); 74 a registry couldn't be asked, try again; 1 an error in
@@ -75,6 +76,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--keyring", type=Path, required=True, metavar="DIR", help="the key ring, which signs"
     )
+    one.add_argument(
+        "--next-share", type=int, metavar="PERCENT",
+        help="requests that a canary that passes may have next, to be judged with them: "
+        f"{REGISTRY['share'].description}; default: it takes over",
+    )  # fmt: skip
     add_options(one)
     add_bounded(one, ROLLOUT, {
         "window_minutes": "how long both are looked at, at least",
@@ -109,6 +115,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         WorkloadError: an option, too few requests in time, or aliases that stand for others.
     """
     require_bounded(options, ROLLOUT)
+    if options.next_share is not None:
+        require_bounded(options, {"next_share": REGISTRY["share"]})
     if options.window_minutes > options.deadline_hours * 60:
         raise WorkloadError(
             f"--window-minutes: given {options.window_minutes:g}, and --deadline-hours "
@@ -120,6 +128,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     aliases = Aliases(
         shelf_at(options.to, options.login), options.model,
         (options.stable, options.canary), (options.stable_alias, options.canary_alias), signer,
+        options.next_share or 0,
     )  # fmt: skip
     if (done := aliases.settled()) is not None:
         return done
@@ -144,6 +153,8 @@ class Aliases:
     """Stable, and canary."""
     names: tuple[str, str]
     signer: Signer
+    next_share: int
+    """Percent of the requests that a canary that passes may have next; 0: it takes over."""
 
     def settled(self) -> dict[str, Any] | None:
         """What was decided before, by this or by somebody; None: the canary is to be judged.
@@ -151,9 +162,13 @@ class Aliases:
         Raises:
             WorkloadError: the aliases stand for other versions than those that are served.
         """
-        now = tuple(map(self._version, self.names, (True, False)))
+        key, seen = self.signer.keyring.verify_key(), self.signer.seen
+        stable = self._stable(self.names[0])
+        tried = resolve(self.shelf, self.model, self.names[1], key, seen).record
+        now = stable, tried.version
         if now == self.versions:
-            return None
+            raised = self.next_share and tried.share >= self.next_share
+            return self._raised("decided before") if raised else None
         if now[0] == now[1] and now[0] in self.versions:
             return self._answer(now[0], "decided before")
         raise WorkloadError(
@@ -162,19 +177,35 @@ class Aliases:
             "stack up, which serves what they stand for and judges anew"
         )
 
-    def _version(self, name: str, is_stable: bool) -> int:
+    def _stable(self, name: str) -> int:
         key, seen = self.signer.keyring.verify_key(), self.signer.seen
-        if is_stable and newest(self.shelf, self.model, name, key) is None:
+        if newest(self.shelf, self.model, name, key) is None:
             # The model's first version is served, before anything was promoted.
             return self.versions[0]
         return resolve(self.shelf, self.model, name, key, seen).record.version
 
     def move(self, verdict: Verdict) -> dict[str, Any]:
-        """Let the stable alias stand for a canary that passed, or the canary's for the stable."""
+        """Let the stable alias stand for a canary that passed, or the canary's for the stable.
+
+        One that passed, and is to have more requests first, has a record that says so.
+        """
         stable, canary = self.versions
+        if verdict.passed and self.next_share:
+            why = f"{self.next_share} % are next: {verdict.why}"
+            promote(
+                self.shelf, (self.model, canary), self.names[1], self.signer, renew=True, why=why,
+                share=self.next_share,
+            )  # fmt: skip
+            return self._raised(why)
         version, name = (canary, self.names[0]) if verdict.passed else (stable, self.names[1])
         promote(self.shelf, (self.model, version), name, self.signer, why=verdict.why)
         return self._answer(version, verdict.why)
+
+    def _raised(self, why: str) -> dict[str, Any]:
+        return {
+            **self._answer(self.versions[1], why),
+            "verdict": "raised", "alias": self.names[1], "share": self.next_share,
+        }  # fmt: skip
 
     def _answer(self, version: int, why: str) -> dict[str, Any]:
         passed = version == self.versions[1]

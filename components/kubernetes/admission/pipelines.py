@@ -9,6 +9,9 @@ The API server compares with each template of the namespace in its turn, of whic
 one: `Pipeline` gives the account its rights after its template, and takes them before. An account
 whose template is gone, while another one is left, would be held by nothing, and its runs have the
 secrets that its template uses (`secrets`): so that only who may read secrets removes a template.
+
+A run is owned by the account that makes it, so that it goes with its pipeline. The account can own
+nothing but its own runs: its UID is that of the token that the API server was shown.
 """
 
 from dataclasses import replace
@@ -132,21 +135,27 @@ def _elsewhere() -> str:
 
 
 def _names() -> str:
-    """A run's name is the template's and its number; nobody owns it or keeps it."""
+    """A run's name is the template's and its number; its account owns it, and nobody keeps it."""
     name, of = "object.metadata.name", "params.metadata.name"
     numbered = (
         f'{name}.startsWith({of} + "-") && '
         f'{name}.substring(size({of}) + 1).matches("^[1-9][0-9]{{0,6}}$")'
     )
-    kept = " || ".join(
-        f"size(object.metadata.?{each}.orValue([])) > 0"
-        for each in ("finalizers", "ownerReferences")
+    owners = "object.metadata.?ownerReferences.orValue([])"
+    # A controller's, Kueue would take for the job of another one, which waits for no quota.
+    owned = " && ".join(
+        (
+            'o.apiVersion == "v1" && o.kind == "ServiceAccount"',
+            f"o.name == {of} + {literal(ACCOUNT_ENDING)}",
+            'o.uid == request.userInfo.?uid.orValue("")',
+            "!o.?controller.orValue(false) && o.?blockOwnerDeletion.orValue(false)",
+        )
     )
-    wrong = (
+    return joined((
         when(f"!({numbered})", literal("its name")),
-        when(kept, literal("its owners or finalizers")),
-    )
-    return joined(wrong)
+        when(f"size({owners}) != 1 || !{owners}.all(o, {owned})", literal("its owner")),
+        when("size(object.metadata.?finalizers.orValue([])) > 0", literal("its finalizers")),
+    ))  # fmt: skip
 
 
 def _labels() -> str:

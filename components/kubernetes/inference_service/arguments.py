@@ -31,7 +31,7 @@ from falaj.components.specification.limits import (
     OneOf,
     TextRule,
 )
-from falaj.components.specification.model_names import ALIAS, MODEL, RECORD, VERSION
+from falaj.components.specification.model_names import ALIAS, MODEL, RECORD, SHARE, VERSION
 from falaj.components.specification.workload_bounds import bound, fixed
 
 TIERS: Final = ("cpu", "gpu")
@@ -46,8 +46,6 @@ MOST_VERSIONS: Final = 8
 """An HTTPRoute holds 16 rules and a rule 16 backends; each version takes up to one rule:
 https://gateway-api.sigs.k8s.io/reference/spec/#httproutespec"""
 REPLICAS: Final = Between(1, 1_000)
-SHARE: Final = Between(1, 49)
-"""Percent: the canary is the smaller of both."""
 _HEADER: Final = TextRule(
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
     "a word of at most 63 letters, digits, '.', '_', '-'",
@@ -138,6 +136,10 @@ class CanaryArgs(TypedDict):
     no canary."""
     share: Annotated[int, SHARE]
     """Share of the requests in percent."""
+    steps: NotRequired[Annotated[list[Annotated[int, SHARE]], Len(1)]]
+    """Shares in percent that it has afterwards, each greater than the one before: it is judged
+    with each, and ``stable`` stands for it after the last. Needs a ``judge``. Default: ``share``
+    is its only one."""
     stable: NotRequired[Annotated[str, ALIAS, Default("production")]]
     """Alias of the version that takes the rest."""
     verify_key: Annotated[str, _PUBLIC_KEY]
@@ -495,6 +497,8 @@ class Judge:
     """Options of ``falaj.workloads.rollout`` that are numbers."""
     record: int
     """Of the canary's alias; 0 where that isn't said."""
+    steps: tuple[int, ...]
+    """Shares in percent that a canary has in its turn, behind its first."""
 
 
 @dataclass(frozen=True, kw_only=True)

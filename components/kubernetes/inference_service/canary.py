@@ -3,12 +3,14 @@
 The judge changes nothing in the cluster. Shares, Deployments and routes are the stack's: a program
 that changed a weight would be undone by the next update, and would need the right to turn requests
 away from any service of the namespace. So the verdict is a signed record of an alias in the
-registry, and who brings the stack up serves what the aliases stand for. It has an account of its
-own without a token, the certificate that Prometheus shows the service's servers, and, as whoever
-publishes, the key that signs and a way into the registry.
+registry, and who brings the stack up serves what the aliases stand for, a canary with the share
+that its record says it has earned. The judge has an account of its own without a token, the
+certificate that Prometheus shows the service's servers, and, as whoever publishes, the key that
+signs and a way into the registry.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from falaj.components.catalogue.clusters import MODEL_REPOSITORIES, SECRET_STORE
@@ -23,7 +25,6 @@ from falaj.components.kubernetes._validation import options
 from falaj.components.kubernetes.inference_service import network
 from falaj.components.kubernetes.inference_service.arguments import (
     PORT,
-    SHARE,
     CanaryArgs,
     InferenceServiceSpec,
     Judge,
@@ -45,7 +46,7 @@ from falaj.components.kubernetes.inference_service.network import (
 )
 from falaj.components.kubernetes.training.pods import publishing_pods
 from falaj.components.specification.argument_errors import ArgumentErrors
-from falaj.components.specification.model_names import ALIAS, PUBLISHED_MODEL
+from falaj.components.specification.model_names import ALIAS, PUBLISHED_MODEL, SHARE
 
 _AT: Final = "canary"
 _OF_ACCESS: Final = registry.RegistryAccessArgs.__annotations__
@@ -82,8 +83,10 @@ def checked_canary(
             "to that, with package_source 'image'",
         )
     share: int = found["share"] or int(SHARE.low)
+    steps = _steps(found["steps"] or (), share, asked, errors)
     weights = sorted(each.weight for each in versions)
-    if "share" in asked and weights not in ([100], [share, 100 - share], []):
+    shares = [[each, 100 - each] for each in (share, *steps)]
+    if "share" in asked and weights not in ([100], [], *shares):
         errors.add(
             f"{_AT}.share", share, f"the lesser of two weights, but versions have {weights}",
             "`falaj models follow` and `falaj up` write versions by it",
@@ -91,7 +94,22 @@ def checked_canary(
     judge = _judge(asked, placed, given, errors)
     if judge is None or len(versions) != 2:
         return None
-    return Judge(judge[0], aliases, judge[1], found["record"] or 0)
+    return Judge(judge[0], aliases, judge[1], found["record"] or 0, steps)
+
+
+def _steps(
+    given: Sequence[object], share: int, asked: Mapping[str, Any], errors: ArgumentErrors
+) -> tuple[int, ...]:
+    """The argument ``steps``: shares that grow."""
+    steps = tuple(each for each in given if isinstance(each, int))
+    if any(later <= before for before, later in pairwise((share, *steps))):
+        errors.add(
+            f"{_AT}.steps", list(given), f"shares that grow, each above the one before, from "
+            f"{share} of share on",
+        )  # fmt: skip
+    if steps and asked.get("judge") is None:
+        errors.say(f"{_AT}.steps", "are taken as a judge finds: give canary.judge as well")
+    return steps
 
 
 def _followed(asked: Mapping[str, Any], given: Mapping[str, Any], errors: ArgumentErrors) -> str:
@@ -240,6 +258,9 @@ def _command(
         for key, value in judge.demands.items()
         for word in (f"--{key.replace('_', '-')}", format_number(value))
     ]
+    further = next((each for each in judge.steps if each > canary.weight), None)
+    if further is not None:
+        demands += ["--next-share", str(further)]
     return [
         "python", "-m", "falaj.workloads.rollout", "judge",
         "--model", spec.model,

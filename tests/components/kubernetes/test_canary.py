@@ -72,6 +72,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (_with(share=50), "canary.share: given 50"),
     (_with(share=20), "but versions have [10, 90]"),
     (_with(sahre=20), "canary.sahre"),
+    (_with(steps=[]), "canary.steps"),
+    (_with(steps=[50]), "canary.steps[0]: given 50"),
+    (_with(steps=[10]), "canary.steps: given [10]; allowed: shares that grow"),
+    (_with(steps=[30, 20]), "canary.steps: given [30, 20]; allowed: shares that grow"),
+    (_with(steps=[20], judge=None), "canary.steps: are taken as a judge finds"),
+    (_with(share=5, steps=[20]), "but versions have [10, 90]"),
     (_with(record=0), "canary.record: given 0"),
     ({**_with(), "package_name": "models/other"}, "canary: follows aliases of models/<model>"),
     ({**_with(), **GPU}, "canary: is for a service with a route"),
@@ -131,6 +137,21 @@ def test_a_canary_that_is_tried_once_more_is_judged_once_more() -> None:
     assert [each for each in once if once[each] != again[each]] == [f"Job/{NAME}-v8"]
     templates = [each[f"Job/{NAME}-v8"]["spec"]["template"] for each in (once, again)]
     assert templates[0] != templates[1], "which no Job changes: it is another"
+
+
+def test_with_each_share_it_is_told_the_next_and_with_the_last_none() -> None:
+    def told(share: int, *steps: int) -> int | None:
+        listed = service(canary={**CANARY, "share": share, "steps": [*steps]})
+        (judge,) = job_of(listed)["spec"]["template"]["spec"]["containers"]
+        return parser().parse_args(judge["command"][3:]).next_share
+
+    # What the file's versions have is 10 %.
+    assert told(10, 20, 40) == 20
+    assert told(5, 10, 40) == 40
+    assert told(2, 5, 10) is None
+    assert parser().parse_args(
+        job_of(tried())["spec"]["template"]["spec"]["containers"][0]["command"][3:]
+    ).next_share is None  # fmt: skip
 
 
 def test_it_has_no_right_in_the_cluster() -> None:

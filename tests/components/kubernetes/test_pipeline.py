@@ -145,7 +145,8 @@ def test_a_run_is_the_template_under_another_name() -> None:
     template = the("JobSet", rendered())
     template["metadata"]["annotations"]["pulumi.com/x"] = "y"
     snapshot = starting.Snapshot("credit-2026-10", "5" * 64, datetime(2026, 10, 1, tzinfo=UTC))
-    run = starting.run_of(template, "credit-7", "drift", snapshot)
+    owner = starting.owner_of("credit-pipeline", "7e")
+    run = starting.run_of(template, "credit-7", "drift", snapshot, owner)
     about = run["metadata"]
     assert about["name"] == "credit-7"
     assert about["labels"]["kueue.x-k8s.io/queue-name"] == "default"
@@ -189,6 +190,7 @@ def test_the_account_may_make_runs_and_read_its_own_template() -> None:
         (["jobsets"], ["get"], ["credit"]),
         (["pipelines"], ["start"], ["credit"]),
         (["configmaps"], ["get", "patch"], ["credit-pipeline"]),
+        (["serviceaccounts/finalizers"], ["update"], ["credit-pipeline"]),
     ]
     [subject] = the("RoleBinding", objects)["subjects"]
     assert (subject["name"], subject["namespace"]) == ("credit-pipeline", "acme-training")
@@ -258,6 +260,15 @@ def test_a_change_of_a_run_is_another_start_by_up() -> None:
 
     assert name() == name(schedule="0 4 * * *")
     assert name() != name(arguments=["--epochs", "3"])
+
+
+def test_runs_go_before_what_they_need_and_after_what_starts_them() -> None:
+    steps = pipeline.in_steps(rendered(on_drift={"service": "credit"}))
+    kinds = [{str(each["kind"]) for each in step} for step in steps]
+    assert kinds[1:] == [{"ServiceAccount"}, {"JobSet"}, {"RoleBinding"}, {"CronJob", "Job"}]
+    # The owner of the runs, alone: what is made before it goes after it.
+    assert [each["metadata"]["name"] for each in steps[1]] == ["credit-pipeline"]
+    assert {"ConfigMap", "ExternalSecret", "NetworkPolicy", "Role"} <= kinds[0]
 
 
 def test_a_program_of_a_teams_own_has_no_dataset_to_look_at() -> None:

@@ -15,9 +15,13 @@ from falaj.stacks.command import lifecycle
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
+from falaj.stacks.images.crane import Crane
 from falaj.workloads.errors import IntegrityError
+from falaj.workloads.registry import aliases
+from falaj.workloads.registry.aliases import NothingSeen, Signer
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.rotation import rotate
+from falaj.workloads.registry.shelf import Shelf
 from tests.stacks.images.registries import Registry, crane
 from tests.stacks.models.published import MODEL, Publisher, answer, run
 from tests.stacks.models.test_models_pin import STACK, versions
@@ -126,6 +130,36 @@ def test_aliases_become_digests_and_what_was_decided_no_canary(site: Site) -> No
     site.promote(2)
     assert "candidate stands for it, too" in site.follow()
     assert site.shares == [(2, 100)]
+
+
+def test_a_canary_has_the_share_that_its_record_says_as_far_as_the_file_has_it(site: Site) -> None:
+    site.push(2)
+    site.promote(1)
+    site.promote(2, "candidate")
+    site.say(canary=site.canary(steps=[20, 40]))
+
+    def follow(share: int) -> str:
+        """After a judge's word, as it signs it."""
+        signer = Signer(site.publisher.keyring, NothingSeen())
+        shelf = Shelf(site.home.address, "models", Crane())
+        aliases.promote(
+            shelf, (MODEL, 2), "candidate", signer, renew=True, why=f"{share} % are next: good",
+            share=share,
+        )  # fmt: skip
+        return site.follow()
+
+    assert "UTC: 20 % are next: good" in follow(20)
+    assert (site.shares, site.record) == ([(1, 80), (2, 20)], 2)
+    # The stack says how far it may go, whatever was signed.
+    follow(49)
+    assert site.shares == [(1, 60), (2, 40)]
+    # Of who renews it, it begins anew; and of a withdrawal the reason is told.
+    site.promote(2, "candidate", "--renew")
+    site.follow()
+    assert site.shares == [(1, 90), (2, 10)]
+    site.promote(1, "candidate", "--why", "missed errors: 3 %")
+    assert "UTC: missed errors: 3 %" in site.follow()
+    assert site.shares == [(1, 100)]
 
 
 def test_what_was_rolled_back_is_not_tried_again(site: Site) -> None:

@@ -60,6 +60,9 @@ class Api:
         return self.runs
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body["kind"] == "SelfSubjectReview":
+            assert path == "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+            return {"status": {"userInfo": {"username": "x", "uid": "7e"}}}
         if self.refusals:
             raise self.refusals.pop(0)
         self.made.append(body)
@@ -181,6 +184,17 @@ def test_a_program_with_data_of_its_own_needs_none() -> None:
     api = Api()
     assert starter(api, None).start("schedule").started == "credit-1"
     assert api.made[0]["metadata"]["annotations"]["falaj.io/data-digest"] == ""
+
+
+def test_a_run_is_owned_by_the_account_that_starts_it() -> None:
+    api = Api()
+    starter(api, None).start("schedule")
+    [run] = api.made
+    # No controller: Kueue would take it for another's, which waits for no quota.
+    assert run["metadata"]["ownerReferences"] == [{
+        "apiVersion": "v1", "kind": "ServiceAccount", "name": "credit-pipeline", "uid": "7e",
+        "blockOwnerDeletion": True,
+    }]  # fmt: skip
 
 
 def test_a_record_that_cannot_be_read_is_said(data: Path) -> None:

@@ -44,11 +44,12 @@ IMAGE = "sha256:" + "a" * 64
 
 
 def made(
-    before: Before | None = None, *, days: int = 30, history: tuple[int, ...] = ()
-) -> AliasRecord:
+    before: Before | None = None, *, days: int = 30, history: tuple[int, ...] = (),
+    share: int = 0,
+) -> AliasRecord:  # fmt: skip
     return new_record(
         before or Before(), ("credit", "production", 7, IMAGE), history,
-        signer=KEY.public_key(), days=days, now=NOW,
+        signer=KEY.public_key(), days=days, now=NOW, share=share,
     )  # fmt: skip
 
 
@@ -91,6 +92,18 @@ def test_a_record_keeps_its_reason_and_one_without_is_as_before() -> None:
                 Before(), ("credit", "production", 7, IMAGE), (), signer=KEY.public_key(),
                 days=30, now=NOW, why=refused,
             )  # fmt: skip
+
+
+def test_a_record_says_which_share_a_canary_has_earned_and_no_other() -> None:
+    earned = made(share=20)
+    assert read(earned.to_bytes()) == earned
+    assert earned.to_json()["share"] == 20
+    assert "share" not in made().to_json()
+    for wrong in (0, -1, 50, 20.0, "20", True, None):
+        with pytest.raises(IntegrityError):
+            read(canonical({**made().to_json(), "share": wrong}))
+    with pytest.raises(WorkloadError, match="share: given 50; allowed: 1 to 49"):
+        made(share=50)
 
 
 @pytest.mark.parametrize("days", [0, -1, MAX_DAYS + 1])

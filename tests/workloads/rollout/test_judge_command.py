@@ -161,6 +161,39 @@ def test_the_alias_moves_by_what_was_measured_and_says_why(
     assert pod.record(alias) == said
 
 
+def test_a_canary_that_passes_a_step_earns_the_next_share_and_no_more(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*more: str) -> dict[str, Any]:
+        assert main(pod.given(*more)) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+    measured(monkeypatch, 0)
+    stable, first = pod.record("production"), pod.record("candidate")
+    said = told("--next-share", "20")
+    assert (said["verdict"], said["version"], said["share"]) == ("raised", 2, 20)
+    earned = pod.record("candidate")
+    assert (earned.version, earned.share, earned.number) == (2, 20, first.number + 1)
+    assert earned.why.startswith("20 % are next: ")
+    assert "% failed (stable 0 % of" in earned.why
+    assert earned.history == first.history, "it stood for no other version meanwhile"
+    assert pod.record("production") == stable
+    # A pod that was ended before it could say so finds it done.
+    assert told("--next-share", "20")["why"] == "decided before"
+    assert pod.record("candidate") == earned
+    # Whoever renews the record has it begin anew.
+    signer = Signer(pod.keyring, NothingSeen())
+    promote(pod.shelf, (MODEL, 2), "candidate", signer, renew=True)
+    assert pod.record("candidate").share == 0
+    measured(monkeypatch, 0)
+    assert told("--next-share", "20")["why"] != "decided before"
+    # With more requests it may fail, too.
+    measured(monkeypatch, 40)
+    assert told("--next-share", "45")["verdict"] == "withdrawn"
+    assert (pod.record("candidate").version, pod.record("candidate").share) == (1, 0)
+    assert pod.record("production") == stable
+
+
 def test_a_first_version_that_nobody_promoted_is_the_stable_one(
     pod: Pod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,6 +232,7 @@ def test_versions_that_the_aliases_left_are_not_judged(
         (("--window-minutes", "nan"), "--window-minutes: given nan; allowed: 1 to 10,080"),
         (("--window-minutes", "90", "--deadline-hours", "1"), "the window has to end before"),
         (("--canary", "1"), "which is --stable as well"),
+        (("--next-share", "50"), "--next-share: given 50; allowed: 1 to 49"),
         (("--to", "models"), "--to: given 'models'"),
         (("--servers", "servers.example"), "--servers: given 'servers.example'; allowed"),
         (("--authority", "/nowhere/ca.crt"), "can't be used"),
