@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.comparison import (
     CLEAR_GAIN,
+    Choice,
     Decision,
     Gate,
     Measured,
@@ -120,7 +121,7 @@ def test_what_is_accepted_of_several_loses_little_and_no_accurate_one_is_clearly
 
 
 def test_four_bits_are_accepted_and_what_speaks_against_eight_is_said() -> None:
-    smaller = {"int8": measured(1.001, 12), "int4": measured(1.02, 5)}
+    smaller: dict[Choice, Measured] = {"int8": measured(1.001, 12), "int4": measured(1.02, 5)}
     decision = decide("nats_per_character", measured(1.0, 10), smaller, 3)
     assert decision.accepted == "int4"
     assert decision.reason == (
@@ -140,7 +141,7 @@ def test_four_bits_have_to_be_clearly_faster_than_eight() -> None:
 
 
 def test_what_is_asked_for_need_not_be_faster_and_has_to_be_accurate() -> None:
-    slow = {"int4": measured(1.02, 20)}
+    slow: dict[Choice, Measured] = {"int4": measured(1.02, 20)}
     decision = decide("nats_per_character", measured(1.0, 10), slow, 3, asked="int4")
     assert decision.accepted == "int4"
     assert "and as they were asked for (10.0 to 20.0 µs a row)" in decision.reason
