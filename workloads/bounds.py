@@ -363,7 +363,7 @@ CHOICES = {
     },
     "sweep": {"pruner": Choice(("median", "hyperband", "none"), "median")},
     "optimization": {
-        "quantise": Choice(("auto", "never"), "auto"),
+        "quantise": Choice(("auto", "never", "int8", "int4"), "auto"),
         "engine": Choice(("auto", *ENGINES), "auto"),
         "accept": Choice(("better", "any"), "better"),
         "data_class": Choice(("public", "internal", "confidential", "restricted"), "internal"),
@@ -383,8 +383,10 @@ CHOICES = {
 linear model, a network or gradient-boosted trees, as cross-validation says, and ``network`` the
 network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
 is computed again instead of kept, its ``compression`` what gradients travel as, and its
-``lora_matrices`` those that low ranks are added to. ``engine`` is
-``auto`` for whichever is fastest where a package is made, if it is installed. ``accept`` is
+``lora_matrices`` those that low ranks are added to. ``quantise`` is
+``auto`` for what is tried and has to gain, a number of bits for that alone, which need not be
+faster, or ``never``. ``engine`` is ``auto`` for whichever is fastest where a package is made, if
+it is installed. ``accept`` is
 ``better`` than guessing and not worse than what serves now, or ``any``. Data classes are stricter
 upwards. A parameter server takes gradients from workers (``asynchronous``), or what steps of their
 own changed (``local``); rows are a dataset that all of them have, or each one's own. Its

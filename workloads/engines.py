@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
 import onnx
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 ONNXRUNTIME, OPENVINO = ENGINES
 AUTO: Final = "auto"
 """What asks for whichever engine is fastest."""
-PRECISIONS: Final = ("f32", "bf16", "int8")
-"""That a model is computed with in OpenVINO; ``int8`` is the quantised graph."""
+PRECISIONS: Final = ("f32", "bf16", "int8", "int4")
+"""That a model is computed with in OpenVINO; the last two are quantised graphs."""
+_GRAPHS: Final[dict[str, Literal["int8", "int4"]]] = {"int8": "int8", "int4": "int4"}
 
 NOT_INSTALLED: Final = (
     "openvino isn't installed here; it comes with the extra openvino (in a clone of Falaj: "
@@ -35,6 +36,11 @@ NOT_INSTALLED: Final = (
 )
 _STANDARD: Final = frozenset({"", "ai.onnx"})
 _LOOKUP: Final = "LabelEncoder"
+
+
+def graph_named(precision: str) -> Literal["float", "int8", "int4"]:
+    """Return which graph of a model a precision is of."""
+    return _GRAPHS.get(precision, "float")
 
 
 class Session(Protocol):
@@ -111,7 +117,25 @@ def graph_of(model: bytes) -> Graph:
             raise NoCandidateError(f"OpenVINO has no operator {node.op_type} of {node.domain}")
         if node.op_type == "DynamicQuantizeLinear":
             raise NoCandidateError("ranges that are found in each run are slower there than float")
+    _check_blocks(graph)
     return Graph(parsed.SerializeToString(), inputs, outputs, texts, optional, defaults, order)
+
+
+def _check_blocks(graph: onnx.GraphProto) -> None:
+    """Refuse weights in blocks that OpenVINO would have no word for.
+
+    Raises:
+        NoCandidateError: a block isn't whole.
+    """
+    sizes = {each.name: each.dims for each in graph.initializer}
+    for node in graph.node:
+        block = next((each.i for each in node.attribute if each.name == "block_size"), 0)
+        rows = sizes[node.input[0]][0] if block and node.input[0] in sizes else 0
+        if block and rows % block:
+            raise NoCandidateError(
+                f"OpenVINO takes weights in blocks of {block} where these divide a matrix, and "
+                f"one has {rows} rows"
+            )
 
 
 def _cut_defaults(graph: onnx.GraphProto) -> tuple[list[Tensor], dict[str, NDArray[Any]]]:
@@ -203,7 +227,7 @@ def open_openvino(
 
     Args:
         graph: of `graph_of`.
-        precision: one of `PRECISIONS`; with ``int8`` the graph is quantised.
+        precision: one of `PRECISIONS`, that of the graph where it is quantised.
         threads: that one run may take.
         streams: runs at once.
 
@@ -289,13 +313,12 @@ def admitted(manifest: Mapping[str, Any]) -> list[Engine]:
     if stated.get("asked") != AUTO or not _was_measured_here(quantisation) or not has_openvino():
         return [engine_of(manifest)]
     refused = _members(stated.get("left_out"))
-    is_int8 = quantisation.get("accepted") == PRECISIONS[-1]
     found = [
         Engine(OPENVINO, precision)
         for precision in _members(stated.get("candidates"))
         if precision in PRECISIONS
         and precision not in refused
-        and (precision == PRECISIONS[-1]) == is_int8
+        and graph_named(precision) == quantisation.get("accepted")
     ]
     return [USUAL, *found]
 

@@ -20,7 +20,7 @@ class ModelPackage(LocalComponent):
     registry: pulumi.Output[str]
     """Folder of the registry."""
     accepted: pulumi.Output[str]
-    """``int8`` or ``float``: which of the two is packaged."""
+    """``int8``, ``int4`` or ``float``: which of them is packaged."""
     reason: pulumi.Output[str]
     """Why."""
     metric_name: pulumi.Output[str]
@@ -29,14 +29,20 @@ class ModelPackage(LocalComponent):
     """The metric of the float model on held-out rows."""
     accuracy_int8: pulumi.Output[float | None]
     """The metric of the 8-bit model, where there is one."""
+    accuracy_int4: pulumi.Output[float | None]
+    """The metric of the model with weights of 4 bits, where there is one."""
     size_float: pulumi.Output[int]
     """Size of the float model in bytes."""
     size_int8: pulumi.Output[int | None]
     """Size of the 8-bit model in bytes."""
+    size_int4: pulumi.Output[int | None]
+    """Size of the model with weights of 4 bits in bytes."""
     latency_float: pulumi.Output[float]
     """Latency of the float model for one row on one thread, in microseconds."""
     latency_int8: pulumi.Output[float | None]
     """The same of the 8-bit model."""
+    latency_int4: pulumi.Output[float | None]
+    """The same of the model with weights of 4 bits."""
 
     def __init__(
         self, name: str, args: ModelPackageArgs, opts: pulumi.ResourceOptions | None = None

@@ -17,8 +17,9 @@ class PackagingArgs(TypedDict):
     """``better`` publishes nothing of a model that is no better than guessing on held-out rows;
     ``any`` publishes whatever it is."""
     quantise: NotRequired[Annotated[str, _QUANTISE, Default(_QUANTISE.default)]]
-    """``auto`` takes 8 bits where they are accurate enough, and faster where it is measured;
-    ``never`` keeps the float model."""
+    """Unless it is forbidden, 8 bits, or of a language model weights of 4, are taken where they
+    are accurate enough, and faster where it is measured. ``int8`` or ``int4`` takes that alone,
+    which need not be faster, and publishes nothing where it isn't accurate enough."""
     max_accuracy_drop: NotRequired[Annotated[float, _DROP, Usual(_DROP.default)]]
     """How much quantisation may cost, in percentage points of accuracy; for a regression in per
     cent of the RMSE, for a language model of the nats."""

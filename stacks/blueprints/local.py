@@ -234,6 +234,11 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
                 "sizeBytes": package.size_int8,
                 "latencyUs": package.latency_int8,
             },
+            "int4": {
+                "metric": package.accuracy_int4,
+                "sizeBytes": package.size_int4,
+                "latencyUs": package.latency_int4,
+            },
         },
         "models": [package.model, *further],
         "caCertificate": authority.certificate_path,

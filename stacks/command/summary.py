@@ -82,12 +82,16 @@ def served(outputs: Mapping[str, Any], stack: StackFile) -> str:
 def _figures(outputs: Mapping[str, Any]) -> str:
     evaluation = cast("dict[str, Any]", outputs["evaluation"])
     metric = str(evaluation["metric"])
-    before, after = evaluation["float"], evaluation["int8"]
-    rows: list[tuple[str, ...]] = [("held-out rows", "float", "INT8", "")]
-    rows.append((metric, _metric(metric, before), _metric(metric, after), ""))
-    rows.append(("size", _bytes(before), _bytes(after), ""))
-    rows.append(("latency, one thread", _latency(before), _latency(after), ""))
-    served = "INT8" if evaluation["accepted"] == "int8" else "float"
+    # What an earlier version of the software left has no 4 bits; only language models do.
+    models = {"float": evaluation["float"], "INT8": evaluation["int8"]}
+    if evaluation.get("int4", {}).get("metric") is not None:
+        models["INT4"] = evaluation["int4"]
+    rows: list[tuple[str, ...]] = [("held-out rows", *models, "")]
+    rows.append((metric, *(_metric(metric, each) for each in models.values()), ""))
+    rows.append(("size", *map(_bytes, models.values()), ""))
+    rows.append(("latency, one thread", *map(_latency, models.values()), ""))
+    accepted = str(evaluation["accepted"])
+    served = accepted if accepted == "float" else accepted.upper()
     return table(rows) + f"\n  served: {served} ({evaluation['reason']})"
 
 

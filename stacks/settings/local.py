@@ -181,8 +181,8 @@ class TrainingSettings(
 class OptimizationSettings(
     local_section(ModelPackageArgs, taking=("accept", "quantise", "engine", "max_accuracy_drop"))
 ):
-    """What the model has to be worth, and its quantisation to 8 bits, which has to pay in speed
-    and may cost little accuracy."""
+    """What the model has to be worth, and its quantisation to 8 or 4 bits, which has to pay in
+    speed and may cost little accuracy."""
 
 
 class DriftSettings(local_section(DriftArgs)):

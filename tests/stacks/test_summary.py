@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def test_a_language_model_is_asked_to_continue_a_text(
     monkeypatch.setattr(summary, "_example", lambda _: asked)
     figures = {"metric": 1.25, "sizeBytes": 1024, "latencyUs": 9.0}
     evaluation = {"metric": "nats_per_character", "accepted": "float", "reason": "r",
-                  "float": figures, "int8": {}}  # fmt: skip
+                  "float": figures, "int8": {}, "int4": figures | {"metric": 1.5}}  # fmt: skip
     said = summary.summary(
         {
             "model": "notes", "version": 1, "registry": str(tmp_path), "caCertificate": "ca.crt",
@@ -61,7 +62,14 @@ def test_a_language_model_is_asked_to_continue_a_text(
     )  # fmt: skip
     assert "Serving notes version 1 at https://localhost:8443/v1/completions\n" in said
     assert json.dumps(asked, separators=(",", ":")) in said
-    assert "nats_per_character   1.25" in said
+    assert re.search(r"nats_per_character +1\.25 +- +1\.5", said)
+    # As an earlier version of the software left it.
+    assert "INT4" not in summary._figures({"evaluation": evaluation | {"int4": {}}})
+    assert "INT4" not in summary._figures(
+        {"evaluation": evaluation | {"int4": figures | {"metric": None}}}
+    )
+    del evaluation["int4"]
+    assert "INT4" not in summary._figures({"evaluation": evaluation})
     assert "tritonclient" not in said
     assert "/infer" not in said
 

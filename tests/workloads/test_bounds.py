@@ -168,7 +168,7 @@ def test_data_classes_are_the_same_where_they_can_not_be_shared() -> None:
 
 @pytest.mark.parametrize("given", ["", "Auto", "auto ", "fastest"])
 def test_a_word_that_is_none_is_refused_with_what_is_allowed(given: str) -> None:
-    expected = r"^--quantise is '.*': allowed is one of auto, never$"
+    expected = r"^--quantise is '.*': allowed is one of auto, never, int8, int4$"
     with pytest.raises(WorkloadError, match=expected):
         bounds.CHOICES["optimization"]["quantise"].check("--quantise", given)
 

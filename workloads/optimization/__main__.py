@@ -33,8 +33,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m falaj.workloads.optimization",
-        description="Export a trained model to ONNX, quantise it to 8 bits, and keep the 8-bit "
-        "model only if it is accurate enough and faster on this machine.",
+        description="Export a trained model to ONNX, quantise it to 8 bits and a language model's "
+        "weights to 4, and keep fewer bits only if they are accurate enough and faster on this "
+        "machine.",
         epilog="Exit status: 0 done; 2 refused, the reason is on stderr.",
     )
     add = parser.add_argument
@@ -48,12 +49,13 @@ def build_parser() -> argparse.ArgumentParser:
         default=OPTIMIZATION["max_accuracy_drop"].usual,
         metavar="POINTS",
         help="most percentage points of accuracy (others: per cent of growth of the error or of "
-        "the nats) that 8 bits may cost (default %(default)s)",
+        "the nats) that fewer bits may cost (default %(default)s)",
     )
     add(
         "--quantise",
         **_CHOICES["quantise"].argument,
-        help="auto: try 8 bits; never: keep float (default auto)",
+        help="auto: try 8 bits, and 4 of a language model's weights; int8 or int4: that alone, "
+        "even if it isn't faster; never: keep float (default auto)",
     )
     add(
         "--engine",

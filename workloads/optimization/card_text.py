@@ -166,7 +166,7 @@ def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> lis
     """
     name, threads = str(quantisation.get("metric_name")), quantisation.get("threads")
     engine: Mapping[str, Any] = quantisation.get("engine") or {}
-    every = {label: quantisation.get(label) for label in ("float", "int8")}
+    every = {label: quantisation.get(label) for label in ("float", "int8", "int4")}
     every |= {_elsewhere(label): each for label, each in engine.get("candidates", {}).items()}
     known = {label: each for label, each in every.items() if each and name in each}
     elsewhere = engine.get("precision")
@@ -185,7 +185,8 @@ def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> lis
         found += [
             (f"no candidate {_elsewhere(label)}", why)
             for label, why in engine.get("left_out", {}).items()
-            if label not in ENGINES  # all of it: not installed, or not asked for
+            # All of an engine: not installed, or not asked for. Of 4 bits: no language model.
+            if label not in ENGINES and not (label == "int4" and not every[label])
         ]
     return found
 

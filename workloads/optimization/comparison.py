@@ -1,4 +1,4 @@
-"""The float and the 8-bit model against each other: scores, latency, and the decision.
+"""The float model and quantised ones against each other: scores, latency, and the decision.
 
 A shared machine changes its speed from second to second. Rounds of each model in turn see the
 same conditions, and medians leave out the rounds in which something else had the processor.
@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import onnx
@@ -109,10 +109,12 @@ def versions() -> dict[str, str]:
 
 
 Metric = Literal["accuracy", "rmse", "nats_per_character"]
-Choice = Literal["float", "int8"]
+Choice = Literal["float", "int8", "int4"]
+BITS: Final[dict[Choice, str]] = {"int8": "8 bits", "int4": "4 bits"}
+"""What weights of quantised models have, from the more precise one on."""
 
 CLEAR_GAIN = 0.02
-"""Share of the time that 8 bits must save.
+"""Share of the time that fewer bits must save.
 
 Medians of one and the same model, measured in turns twenty times, were up to 1.7 % apart.
 """
@@ -245,41 +247,71 @@ def is_within(metric: Metric, before: float, after: float, bound_points: float) 
 
 
 def decide(
-    metric: Metric, original: Measured, quantised: Measured, bound_points: float
+    metric: Metric,
+    original: Measured,
+    smaller: Mapping[Choice, Measured],
+    bound_points: float,
+    *,
+    refused: Mapping[Choice, str] | None = None,
+    asked: str = "auto",
 ) -> Decision:
-    """Accept the 8-bit model only if it loses at most ``bound_points`` **and** is clearly faster.
+    """Accept fewer bits only if they lose at most ``bound_points`` **and** are clearly faster.
 
     Clearly: by `CLEAR_GAIN` or more, so that the outcome doesn't hang on noise.
 
     Args:
         metric: what the scores are.
         original: the float model's figures.
-        quantised: the 8-bit model's, measured in turns with the float model's.
+        smaller: those of quantised models, measured in turns with the float model's.
         bound_points: see `loss_points`.
+        refused: why others weren't measured.
+        asked: one of `BITS`, which need not be faster then; any other word asks for none.
+
+    Raises:
+        WorkloadError: one was asked for, and loses more or wasn't measured.
     """
-    scores = f"{shown(metric, original.score)} to {shown(metric, quantised.score)}"
-    speed = f"{original.latency_us:.1f} to {quantised.latency_us:.1f} µs a row"
     unit = "points" if metric == "accuracy" else "per cent"
     verb = "falls" if metric == "accuracy" else "grows"
-    accurate = is_within(metric, original.score, quantised.score, bound_points)
-    faster = quantised.latency_us <= original.latency_us * (1 - CLEAR_GAIN)
     complaints: list[str] = []
-    if not accurate:
-        complaints.append(
-            f"with 8 bits the {metric} {verb} from {scores}, more than the {bound_points:g} "
-            f"{unit} allowed"
+    best: Choice = "float"
+    least, accepted = original.latency_us, ""
+    for name, bits in BITS.items():
+        if refused is not None and name in refused:
+            complaints.append(refused[name])
+        found = smaller.get(name)
+        if found is None:
+            continue
+        scores = f"{shown(metric, original.score)} to {shown(metric, found.score)}"
+        against: list[str] = []
+        if not is_within(metric, original.score, found.score, bound_points):
+            against.append(
+                f"with {bits} the {metric} {verb} from {scores}, more than the {bound_points:g} "
+                f"{unit} allowed"
+            )
+        faster = found.latency_us <= least * (1 - CLEAR_GAIN)
+        if not faster and name != asked:
+            slower = found.latency_us >= least
+            how = "not faster" if slower else f"not faster by {100 * CLEAR_GAIN:g} % or more"
+            speed = f"{least:.1f} to {found.latency_us:.1f} µs a row"
+            than = "" if best == "float" else f" than {BITS[best]}"
+            against.append(f"{bits} are {how}{than} on this machine ({speed})")
+        complaints += against
+        if not against:
+            speed = f"{original.latency_us:.1f} to {found.latency_us:.1f} µs a row"
+            gain = "faster on this machine" if faster else "as they were asked for"
+            best, least = name, found.latency_us
+            accepted = (
+                f"accepted {bits}: {metric} from {scores}, within {bound_points:g} {unit}, "
+                f"and {gain} ({speed})"
+            )
+    if best != "float":
+        return Decision(best, "; ".join([accepted, *complaints]))
+    if asked in BITS:
+        raise WorkloadError(
+            f"--quantise {asked}: {'; '.join(complaints)}. Allow more (--max-accuracy-drop), or "
+            "take --quantise auto, which keeps float then"
         )
-    if not faster:
-        slower = quantised.latency_us >= original.latency_us
-        how = "not faster" if slower else f"not faster by {100 * CLEAR_GAIN:g} % or more"
-        complaints.append(f"8 bits are {how} on this machine ({speed})")
-    if complaints:
-        return Decision("float", "kept float: " + "; ".join(complaints))
-    return Decision(
-        "int8",
-        f"accepted 8 bits: {metric} from {scores}, within {bound_points:g} {unit}, "
-        f"and faster on this machine ({speed})",
-    )
+    return Decision("float", "kept float: " + "; ".join(complaints))
 
 
 def shown(metric: Metric, score: float) -> str:

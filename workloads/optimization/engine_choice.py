@@ -19,12 +19,15 @@ from falaj.workloads.engines import (
     PRECISIONS,
     Engine,
     NoCandidateError,
+    graph_named,
     graph_of,
     open_openvino,
 )
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.comparison import (
+    BITS,
     CLEAR_GAIN,
+    Choice,
     Decision,
     Feed,
     Measured,
@@ -37,7 +40,7 @@ from falaj.workloads.optimization.export import PARITY_TOLERANCE
 if TYPE_CHECKING:
     from falaj.workloads.openvino_session import OpenVinoSession
 
-F32, BF16, INT8 = PRECISIONS
+F32, BF16, _, _ = PRECISIONS
 
 
 def label(precision: str) -> str:
@@ -58,15 +61,12 @@ class Trials:
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def trials(
-    asked: str, original: bytes, quantised: bytes | None, rows: Feed, *, threads: int
-) -> Trials:
+def trials(asked: str, models: Mapping[Choice, bytes], rows: Feed, *, threads: int) -> Trials:
     """Compile the models in OpenVINO.
 
     Args:
         asked: `AUTO`, `ONNXRUNTIME` or `OPENVINO`.
-        original: the served float graph.
-        quantised: the served 8-bit graph; None if there is none.
+        models: the served graphs, ``float`` and those that were quantised.
         rows: inputs that each has to answer.
         threads: that one run may take.
     """
@@ -76,9 +76,10 @@ def trials(
         return Trials(left_out={OPENVINO: NOT_INSTALLED})
     made, here = Trials(), engines.openvino_precisions()
     for precision in PRECISIONS:
-        model = quantised if precision == INT8 else original
+        name = graph_named(precision)
+        model = models.get(name)
         if model is None:
-            made.left_out[precision] = "there is no 8-bit model"
+            made.left_out[precision] = f"there is no model with {BITS[name]}"
         elif precision == BF16 and BF16 not in here:
             made.left_out[precision] = "this processor has no instructions for bfloat16"
         else:
@@ -159,17 +160,16 @@ class EngineChoice:
 
 
 def graph_in(choice: EngineChoice, decision: Decision) -> Decision:
-    """Return which graph is packaged, ``float`` or ``int8``, once the engine is chosen."""
+    """Return which graph is packaged once the engine is chosen."""
     if choice.engine.name == ONNXRUNTIME:
         return decision
-    accepted = "int8" if choice.engine.precision == INT8 else "float"
-    return Decision(accepted, choice.reason)
+    return Decision(graph_named(choice.engine.precision), choice.reason)
 
 
 def choose(
     asked: str,
     metric: Metric,
-    usual: Mapping[str, Measured],
+    usual: Mapping[Choice, Measured],
     decision: Decision,
     *,
     tried: Mapping[str, Tried],
@@ -181,10 +181,10 @@ def choose(
     Args:
         asked: `AUTO` or `ONNXRUNTIME`; `OPENVINO` takes it although it isn't faster.
         metric: what the scores are.
-        usual: figures in ONNX Runtime, ``float`` and maybe ``int8``.
+        usual: figures in ONNX Runtime, ``float`` and maybe others.
         decision: which of these is served.
         tried: figures in OpenVINO, by precision, measured in turns with these.
-        left_out: what wasn't tried, and why.
+        left_out: what wasn't tried or can't be chosen, and why.
         bound_points: see `loss_points`.
 
     Raises:
@@ -197,7 +197,7 @@ def choose(
     for precision in PRECISIONS:
         if precision not in tried:
             continue
-        why_not = _against(precision, metric, usual, tried, bound_points)
+        why_not = refused.get(precision) or _against(precision, metric, usual, tried, bound_points)
         if why_not:
             refused[precision] = why_not
             continue
@@ -234,7 +234,7 @@ def choose(
 def _against(
     precision: str,
     metric: Metric,
-    usual: Mapping[str, Measured],
+    usual: Mapping[Choice, Measured],
     tried: Mapping[str, Tried],
     bound_points: float,
 ) -> str:
@@ -252,8 +252,7 @@ def _against(
     score = tried[precision].measured.score
     if not is_within(metric, original.score, score, bound_points):
         return lost.format(shown(metric, score))
-    if precision == INT8 and not is_within(
-        metric, original.score, usual["int8"].score, bound_points
-    ):
-        return "without OpenVINO " + lost.format(shown(metric, usual["int8"].score))
+    elsewhere = usual[graph_named(precision)].score
+    if not is_within(metric, original.score, elsewhere, bound_points):
+        return "without OpenVINO " + lost.format(shown(metric, elsewhere))
     return ""

@@ -728,8 +728,13 @@ def quantise(
     finally:
         root.setLevel(level)
     model: onnx.ModelProto = quantiser.model.model
-    strip_notes(model)
     del model.graph.value_info[:]
+    return checked_quantised(model)
+
+
+def checked_quantised(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a core that was changed, without notes and checked."""
+    strip_notes(model)
     _check_whole(model)
     check_graph(model)
     return model

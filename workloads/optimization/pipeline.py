@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,12 +14,21 @@ import onnx
 from numpy.typing import NDArray
 
 from falaj.workloads.bounds import CHOICES, OPTIMIZATION
-from falaj.workloads.engines import ONNXRUNTIME, graph_of, open_openvino, openvino_version
+from falaj.workloads.engines import (
+    ONNXRUNTIME,
+    PRECISIONS,
+    graph_named,
+    graph_of,
+    open_openvino,
+    openvino_version,
+)
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import make_private_folder, read_json, storage_errors, write_json_atomic
 from falaj.workloads.optimization import card_text
 from falaj.workloads.optimization.card import figures, text_figures
 from falaj.workloads.optimization.comparison import (
+    BITS,
+    Choice,
     Decision,
     Feed,
     Gate,
@@ -40,7 +49,6 @@ from falaj.workloads.optimization.comparison import (
     window_nats,
 )
 from falaj.workloads.optimization.engine_choice import (
-    INT8,
     EngineChoice,
     Trials,
     Tried,
@@ -60,6 +68,7 @@ from falaj.workloads.optimization.export import (
     export_module,
     quantise,
 )
+from falaj.workloads.optimization.four_bits import quantise_weights
 from falaj.workloads.optimization.reference import outputs as outputs_reference
 from falaj.workloads.optimization.remembered import Past, check_remembered, past_of, step_of
 from falaj.workloads.optimization.worth import (
@@ -128,10 +137,10 @@ class Outcome:
         key: the digest of what went in.
         metric: what the scores are.
         original: the float model's figures.
-        quantised: the 8-bit model's; None if there is none.
+        smaller: those of quantised models.
         decision: what is served and why.
         engine: what runs it and why.
-        bound_points: what the 8-bit model may lose.
+        bound_points: what a quantised model may lose.
         threads: inside an operator, while latency was measured.
         calibration_rows: rows of the training part that ranges were measured on; 0 without.
         reduced_range: whether 8-bit weights were kept to 7 bits.
@@ -144,7 +153,7 @@ class Outcome:
     key: str
     metric: Metric
     original: Measured
-    quantised: Measured | None
+    smaller: Mapping[Choice, Measured]
     decision: Decision
     engine: EngineChoice
     bound_points: float
@@ -161,8 +170,7 @@ class Outcome:
         """The figures of the model that was chosen, in its engine."""
         if self.engine.measured is not None:
             return self.engine.measured
-        chosen = self.quantised if self.decision.accepted == "int8" else None
-        return chosen or self.original
+        return self.smaller.get(self.decision.accepted, self.original)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the plain JSON values of optimization.json, without places and files."""
@@ -173,7 +181,10 @@ class Outcome:
             "reason": self.decision.reason,
             "metric_name": self.metric,
             "float": self.original.to_json(self.metric),
-            "int8": None if self.quantised is None else self.quantised.to_json(self.metric),
+            **{
+                name: self.smaller[name].to_json(self.metric) if name in self.smaller else None
+                for name in BITS
+            },
             "served": self.served.to_json(self.metric),
             "engine": self.engine.to_json(self.metric),
             "bound_points": self.bound_points,
@@ -259,7 +270,7 @@ def manifest_fields(
         "quantisation": {
             key: optimization[key]
             for key in (
-                "accepted", "reason", "metric_name", "float", "int8", "engine", "bound_points",
+                "accepted", "reason", "metric_name", "float", *BITS, "engine", "bound_points",
                 "threads", "calibration", "reduced_range", "runtime", "cpu_flags",
             )
         },
@@ -356,8 +367,9 @@ class Request:
         dataset: folder of the snapshot that it was trained on.
         output: folder for the models and the record.
         keyring: keys that run and dataset are sealed with, and the models will be.
-        bound_points: percentage points of accuracy (per cent of RMSE) that 8 bits may cost.
-        quantise: ``auto`` tries 8 bits; ``never`` keeps float.
+        bound_points: percentage points of accuracy (per cent of RMSE) that fewer bits may cost.
+        quantise: ``auto`` tries 8 bits, and of a language model 4; ``int8`` or ``int4`` that
+            alone, which need not be faster; ``never`` keeps float.
         engine: ``auto`` measures OpenVINO, too, where it is installed; else which one it is.
         threads: inside an operator, while latency is measured.
         data_class: of the data that the model was made from.
@@ -542,7 +554,7 @@ def _check_remembered(
 
 def _in_openvino(
     tried: Trials,
-    candidates: dict[str, _Candidate],
+    candidates: Mapping[Choice, _Candidate],
     serving: Serving,
     held_out: Rows,
     bound_points: float,
@@ -550,7 +562,7 @@ def _in_openvino(
     """The same models there, by precision; one that can't be told the past is left out."""
     made: dict[str, _Candidate] = {}
     for precision, session in list(tried.sessions.items()):
-        same = candidates["int8" if precision == INT8 else "float"]
+        same = candidates[graph_named(precision)]
         nats = None
         if serving.is_text:
             graph = graph_of(same.core.SerializeToString())
@@ -605,46 +617,34 @@ def _compare(
     train: Callable[[], Rows],
     report: Callable[[str], None],
 ) -> tuple[Outcome, _Candidate]:
-    """Make the 8-bit model, measure both, decide; the outcome still lacks key and parity."""
+    """Make quantised models, measure all, decide; the outcome still lacks key and parity."""
     metric = metric_of(serving)
-    reduced = needs_reduced_range(relevant_cpu_flags())
-    quantised: _Candidate | None = None
-    refusal = "kept float: 8 bits were not asked for (--quantise never)"
-    calibration_rows = 0
-    if request.quantise == "auto":
-        how = (
-            "with the ranges that were learned"
-            if trained.ranges
-            else "calibrated on training rows"
-        )
-        report(f"quantising to 8 bits, {how}")
-        rows = core_rows(serving, train().spread(CALIBRATION_ROWS).inputs)
-        calibration_rows = len(rows)
-        try:
-            small = quantise(original.core, rows, reduced, trained.ranges)
-            made = _candidate(small, assemble(small, serving), serving, held_out)
-            _check_remembered(made, original, serving, held_out, request.bound_points)
-            quantised = made
-        except WorkloadError as error:
-            refusal = f"kept float: {error}"
-    candidates = {"float": original} | ({"int8": quantised} if quantised is not None else {})
-    served = quantised.served if quantised is not None else None
+    made = _quantised(request, trained, serving, original, held_out, train=train, report=report)
+    candidates: dict[Choice, _Candidate] = {"float": original, **made.candidates}
     few = {name: values[:_PROBED] for name, values in held_out.inputs.items()}
-    tried = trials(request.engine, original.served, served, few, threads=request.threads)
+    graphs: dict[Choice, bytes] = {name: each.served for name, each in candidates.items()}
+    tried = trials(request.engine, graphs, few, threads=request.threads)
     elsewhere = _in_openvino(tried, candidates, serving, held_out, request.bound_points)
     everything = candidates | {label(name): each for name, each in elsewhere.items()}
     report("measuring " + " and ".join(everything) + " on held-out rows")
     measured = _measure(everything, serving, held_out, request.threads)
-    if quantised is not None:
-        bound = request.bound_points
-        decision = decide(metric, measured["float"], measured["int8"], bound)
-    else:
-        decision = Decision("float", refusal)
+    usual: dict[Choice, Measured] = {name: measured[name] for name in candidates}
+    smaller: dict[Choice, Measured] = {name: usual[name] for name in made.candidates}
+    decision = decide(
+        metric, usual["float"], smaller, request.bound_points, refused=made.refused,
+        asked=request.quantise,
+    )  # fmt: skip
+    if request.quantise in BITS:  # it is that graph alone that may be packaged
+        tried.left_out.update({
+            name: f"not asked for (--quantise {request.quantise})"
+            for name in PRECISIONS
+            if graph_named(name) != request.quantise and name in tried.sessions
+        })  # fmt: skip
     some = held_out.spread(_PARITY_ROWS).inputs
     choice = choose(
         request.engine,
         metric,
-        {name: measured[name] for name in candidates},
+        usual,
         decision,
         tried={
             name: Tried(measured[label(name)], parity_of(session, trained.module, serving, some))
@@ -657,21 +657,79 @@ def _compare(
     outcome = Outcome(
         key="",
         metric=metric,
-        original=measured["float"],
-        quantised=measured.get("int8"),
+        original=usual["float"],
+        smaller=smaller,
         decision=decision,
         engine=choice,
         bound_points=request.bound_points,
         threads=request.threads,
-        calibration_rows=calibration_rows,
-        reduced_range=reduced and quantised is not None,
+        calibration_rows=made.calibration_rows,
+        reduced_range=made.reduced_range,
         parity=0.0,
     )
     return outcome, elsewhere.get(choice.engine.precision) or candidates[decision.accepted]
 
 
+@dataclass(frozen=True)
+class _Quantised:
+    """The quantised models that there are, and why there aren't others."""
+
+    candidates: dict[Choice, _Candidate]
+    refused: dict[Choice, str]
+    calibration_rows: int = 0
+    reduced_range: bool = False
+    """Of the 8-bit one's weights."""
+
+
+def _quantised(
+    request: Request,
+    trained: Trained,
+    serving: Serving,
+    original: _Candidate,
+    held_out: Rows,
+    *,
+    train: Callable[[], Rows],
+    report: Callable[[str], None],
+) -> _Quantised:
+    """Make the quantised models that ``request`` has tried."""
+    if request.quantise == "never":
+        refused: Choice = "int8"
+        return _Quantised({}, {refused: "8 bits were not asked for (--quantise never)"})
+    calibration_rows = 0
+    reduced = needs_reduced_range(relevant_cpu_flags())
+
+    def eight_bits() -> onnx.ModelProto:
+        nonlocal calibration_rows
+        learned = "with the ranges that were learned"
+        how = learned if trained.ranges else "calibrated on training rows"
+        report(f"quantising to 8 bits, {how}")
+        rows = core_rows(serving, train().spread(CALIBRATION_ROWS).inputs)
+        calibration_rows = len(rows)
+        return quantise(original.core, rows, reduced, trained.ranges)
+
+    def four_bits() -> onnx.ModelProto:
+        report("quantising weights to 4 bits")
+        return quantise_weights(original.core)
+
+    ways: dict[Choice, Callable[[], onnx.ModelProto]] = {"int8": eight_bits, "int4": four_bits}
+    wanted = ("int8", "int4") if serving.is_text else ("int8",)
+    made = _Quantised({}, {})
+    for name, way in ways.items():
+        if name not in (wanted if request.quantise == "auto" else (request.quantise,)):
+            continue
+        try:
+            small = way()
+            candidate = _candidate(small, assemble(small, serving), serving, held_out)
+            _check_remembered(candidate, original, serving, held_out, request.bound_points)
+            made.candidates[name] = candidate
+        except WorkloadError as error:
+            made.refused[name] = f"{BITS[name]}: {error}"
+    is_reduced = reduced and "int8" in made.candidates
+    return replace(made, calibration_rows=calibration_rows, reduced_range=is_reduced)
+
+
 def _measure(
-    candidates: dict[str, _Candidate], serving: Serving, held_out: Rows, threads: int
+    candidates: Mapping[str, _Candidate], serving: Serving, held_out: Rows, threads: int
 ) -> dict[str, Measured]:
     one: Feed = {name: values[:1] for name, values in held_out.inputs.items()}
     sessions: dict[str, Session] = {
@@ -730,6 +788,11 @@ def _check_together(trained: Trained, description: dict[str, Any], request: Requ
             f"{request.run} was trained on the dataset {str(wanted)[:16]}, but {request.dataset} "
             f"is {str(given)[:16]}: the comparison would mix training and held-out rows. "
             "Name the run's own dataset (--dataset)"
+        )
+    if request.quantise == "int4" and trained.family != FAMILY:
+        raise WorkloadError(
+            "--quantise int4: 4 bits are for language models, and the run's family is "
+            f"{trained.family!r}; take auto, int8 or never"
         )
 
 

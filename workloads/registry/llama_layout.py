@@ -51,6 +51,10 @@ Weights = dict[str, NDArray[np.float32]]
 
 _LANGUAGE: Final = "language"
 _MATRIX: Final = 2
+_SMALL: Final = frozenset(
+    {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
+)
+"""Types of weights that were quantised."""
 _OF_A_LAYER: Final = 7
 """Its matrices."""
 _AFTER: Final = 1
@@ -151,8 +155,7 @@ class _Graph:
             each.name: each for each in graph.initializer if each.data_type == TensorProto.FLOAT
         }
         self.has_bytes = any(
-            each.data_type in (TensorProto.INT8, TensorProto.UINT8) and len(each.dims) >= _MATRIX
-            for each in graph.initializer
+            each.data_type in _SMALL and len(each.dims) >= _MATRIX for each in graph.initializer
         )
         self._makers = {name: node for node in self.nodes for name in node.output}
         self._takers: dict[str, list[NodeProto]] = {}
@@ -227,8 +230,9 @@ def weights_of(content: bytes, context: int, who: str) -> tuple[Weights, LlamaSh
     graph = _Graph(content)
     if graph.has_bytes:
         raise WorkloadError(
-            f"the weights of {who} have 8 bits each, in ONNX Runtime's form, which vLLM doesn't "
-            "read: publish a version with quantise 'never' (falaj:optimization.quantise, or "
+            f"the weights of {who} have 8 or 4 bits each, in ONNX Runtime's form, which vLLM "
+            "doesn't read: publish a version with quantise 'never' "
+            "(falaj:optimization.quantise, or "
             "--quantise never of falaj.workloads.optimization), and serve that one"
         )
     layers = layers_of(graph.inputs)

@@ -49,7 +49,7 @@ def measured(
 
 # -- what is admitted --------------------------------------------------------------------------
 
-F32, BF16, INT8 = (Engine("openvino", each) for each in engines.PRECISIONS)
+F32, BF16, INT8, INT4 = (Engine("openvino", each) for each in engines.PRECISIONS)
 USUAL = Engine("onnxruntime")
 
 
@@ -59,6 +59,7 @@ USUAL = Engine("onnxruntime")
         ({}, [USUAL, F32, BF16]),
         ({"refused": {"bf16": "the accuracy would be 0.5"}}, [USUAL, F32]),
         ({"accepted": "int8"}, [USUAL, INT8]),
+        ({"accepted": "int4"}, [USUAL, INT4]),
         ({"asked": "onnxruntime"}, [USUAL]),
         ({"asked": "openvino", "name": "openvino", "precision": "bf16"}, [BF16]),
         ({"asked": None}, [USUAL]),
@@ -70,7 +71,7 @@ USUAL = Engine("onnxruntime")
 def test_what_was_accurate_enough_of_the_packaged_graph(
     changed: dict[str, Any], found: list[Engine]
 ) -> None:
-    assert admitted(measured(models.mlp(), "f32", "bf16", "int8", **changed)) == found
+    assert admitted(measured(models.mlp(), *engines.PRECISIONS, **changed)) == found
 
 
 def test_figures_of_another_processor_admit_nothing() -> None:

@@ -214,12 +214,21 @@ def test_the_card_has_each_candidates_score_size_and_time() -> None:
         "accepted": "float", "metric_name": "accuracy", "threads": 1, "reason": "kept float",
         "float": {"accuracy": 0.9, "size_bytes": 9_000, "latency_us": 8.0},
         "int8": {"accuracy": 0.8, "size_bytes": 12_000, "latency_us": 9.5},
+        "int4": {"accuracy": 0.89, "size_bytes": 2_000, "latency_us": 5},
+        "engine": {"left_out": {"int4": "88 rows"}},
     }  # fmt: skip
     found = dict(card_text.candidates(quantisation))
     assert found["candidate float"] == (
         "accuracy 90.00 %, 9,000 bytes, 8.0 µs a row with 1 thread(s) (served)"
     )
     assert found["candidate int8"].endswith(
-        "9.5 µs a row with 1 thread(s) (float is better in all)"
+        "9.5 µs a row with 1 thread(s) (float is better in all; int4 is better in all)"
     )
+    assert (
+        found["candidate int4"] == "accuracy 89.00 %, 2,000 bytes, 5.0 µs a row with 1 thread(s)"
+    )
+    assert found["no candidate int4 in OpenVINO"] == "88 rows"
+    # Of other models than those of language, which never have one, it is no news.
+    others = card_text.candidates({**quantisation, "int4": None})
+    assert "no candidate int4 in OpenVINO" not in dict(others)
     assert card_text.candidates({"accepted": "float"}) == []

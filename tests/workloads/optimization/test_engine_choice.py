@@ -19,6 +19,7 @@ from falaj.workloads.inference.settings import Limits
 from falaj.workloads.optimization import engine_choice
 from falaj.workloads.optimization.comparison import (
     CLEAR_GAIN,
+    Choice,
     Decision,
     Measured,
     decide,
@@ -29,7 +30,7 @@ from falaj.workloads.optimization.export import PARITY_TOLERANCE
 from falaj.workloads.training.checkpoint import load_rows
 
 FLOAT, SMALL = Measured(0.9, 1000, 100.0), Measured(0.899, 300, 60.0)
-USUAL = {"float": FLOAT, "int8": SMALL}
+USUAL: dict[Choice, Measured] = {"float": FLOAT, "int8": SMALL}
 KEPT, ACCEPTED = Decision("float", "kept"), Decision("int8", "accepted")
 
 
@@ -38,7 +39,7 @@ def tried(score: float = 0.9, latency: float = 50.0, parity: float = 0.0) -> Tri
 
 
 def chosen(
-    decision: Decision = KEPT, asked: str = "auto", usual: dict[str, Measured] | None = None,
+    decision: Decision = KEPT, asked: str = "auto", usual: dict[Choice, Measured] | None = None,
     **precisions: Tried,
 ) -> EngineChoice:  # fmt: skip
     return choose(
@@ -70,7 +71,7 @@ def test_a_model_that_loses_too_much(precisions: dict[str, Tried], refused: str,
 
 
 def test_what_would_serve_elsewhere_has_to_be_accurate_enough_as_well() -> None:
-    usual = {"float": FLOAT, "int8": Measured(0.85, 300, 60.0)}
+    usual: dict[Choice, Measured] = {"float": FLOAT, "int8": Measured(0.85, 300, 60.0)}
     found = chosen(usual=usual, f32=tried(latency=200), int8=tried(latency=20))
     assert found.engine == engines.USUAL
     assert found.left_out["int8"].startswith("without OpenVINO the accuracy would be 85.00 %")
@@ -114,6 +115,16 @@ def test_the_fastest_that_is_clearly_faster() -> None:
     assert graph_in(small, KEPT) == Decision("int8", small.reason)
 
 
+def test_only_the_graph_that_is_asked_for() -> None:
+    found = choose(
+        "openvino", "accuracy", {"float": FLOAT, "int4": SMALL}, Decision("int4", "asked for"),
+        tried={"f32": tried(latency=5), "int4": tried(0.899, 200)},
+        left_out={"f32": "not asked for"}, bound_points=0.5,
+    )  # fmt: skip
+    assert found.engine.precision == "int4"
+    assert graph_in(found, KEPT).accepted == "int4"
+
+
 def test_one_that_is_asked_for_need_not_be_faster() -> None:
     found = chosen(asked="openvino", f32=tried(latency=500))
     assert (found.engine.name, found.engine.precision) == ("openvino", "f32")
@@ -134,8 +145,8 @@ _TRIED = st.builds(
 def test_whatever_is_chosen_loses_little_and_gains_clearly(
     precisions: dict[str, Tried], original: Measured, small: Measured, bound: float
 ) -> None:
-    usual = {"float": original, "int8": small}
-    decision = decide("accuracy", original, small, bound)
+    usual: dict[Choice, Measured] = {"float": original, "int8": small, "int4": small}
+    decision = decide("accuracy", original, {"int8": small, "int4": small}, bound)
     found = choose(
         "auto", "accuracy", usual, decision, tried=precisions, left_out={}, bound_points=bound
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from falaj.workloads import demo
 from falaj.workloads.batch.prediction import Batch
 from falaj.workloads.batch.prediction import Request as BatchRequest
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.optimization import card_text
+from falaj.workloads.inference.models import model
+from falaj.workloads.inference.settings import Limits
+from falaj.workloads.optimization import card_text, pipeline
 from falaj.workloads.optimization.comparison import (
     check_parity,
     metric_of,
@@ -193,7 +196,27 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def made(orders: Run, optimise: Optimise, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported_once() -> Iterator[None]:
+    """The run's graph is the same each time, and to make it is most of an optimisation's work."""
+    graphs: dict[tuple[int, ...], onnx.ModelProto] = {}
+
+    def export(module: torch.nn.Module, shape: tuple[int, ...]) -> onnx.ModelProto:
+        if shape not in graphs:
+            graphs[shape] = export_module(module, shape)
+        return onnx.ModelProto.FromString(graphs[shape].SerializeToString())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "export_module", export)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(
+    orders: Run,
+    optimise: Optimise,
+    exported_once: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     output = tmp_path_factory.mktemp("orders") / "output"
     done = optimise(orders.path, orders.dataset, output)
     assert done.returncode == 0, done.stderr
@@ -216,8 +239,9 @@ def test_the_figure_is_the_trainings(made: Path, orders: Run) -> None:
     # Training guesses by the windows that are fitted, which are nine of ten of these.
     assert baseline == pytest.approx(figures["baseline_nats"], abs=0.05)
     assert record["worth"]["model"]["nats_per_character"] < baseline
-    # Either is served, whichever this machine is faster with: both are measured.
+    # Any of them is served, whichever this machine is faster with: all are measured.
     assert record["int8"] is not None
+    assert record["int4"]["size_bytes"] < record["int8"]["size_bytes"]
     assert record["parity"] < 1e-4
 
 
@@ -240,6 +264,44 @@ def test_a_gate_in_nats_lets_through_or_refuses(
     exact = record["engine"]["candidates"]["f32"]
     assert exact["nats_per_character"] == pytest.approx(record["float"]["nats_per_character"])
     assert exact["parity"] < PARITY_TOLERANCE
+
+
+@pytest.mark.usefixtures("exported_once")
+def test_four_bits_that_are_asked_for_are_judged_by_nats_and_served(
+    orders: Run, optimise: Optimise, tmp_path: Path
+) -> None:
+    asked = ("--quantise", "int4", "--engine", "onnxruntime")
+    refused = optimise(orders.path, orders.dataset, tmp_path, *asked, "--max-accuracy-drop", "0")
+    assert refused.returncode == 2
+    assert "--quantise int4: " in refused.stderr
+    assert "the nats_per_character would be" in refused.stderr
+    assert "Allow more (--max-accuracy-drop), or take --quantise auto" in refused.stderr
+    assert not (tmp_path / "model.onnx").exists()
+    done = optimise(orders.path, orders.dataset, tmp_path, *asked, "--max-accuracy-drop", "20")
+    assert done.returncode == 0, done.stderr
+    record, fields = (told(tmp_path, name) for name in ("optimization.json", "fields.json"))
+    assert record["accepted"] == "int4"
+    assert record["int8"] is None
+    assert record["served"] == record["int4"]
+    assert fields["quantisation"]["int4"] == record["int4"]
+    lines = dict(card_text.lines(fields))
+    assert lines["candidate int4"].endswith("served)")
+    nats = record["int4"]["nats_per_character"]
+    assert lines["perplexity"] == f"{np.exp(nats):.4g}"
+    loaded = model.load(
+        (tmp_path / "model.onnx").read_bytes(), name="orders", version="1", manifest=fields,
+        threads=1, limits=Limits(),
+    )  # fmt: skip
+    assert str(loaded.engine) == "onnxruntime"
+
+
+def test_four_bits_of_other_models_are_refused(
+    digits: Run, optimise: Optimise, tmp_path: Path
+) -> None:
+    done = optimise(digits.path, digits.dataset, tmp_path / "out", "--quantise", "int4")
+    assert done.returncode == 2
+    assert "4 bits are for language models, and the run's family is 'images'" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_fields_say_what_a_server_needs(made: Path) -> None:

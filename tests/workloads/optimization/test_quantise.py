@@ -110,8 +110,9 @@ def test_a_model_calibrated_on_the_wrong_scale_is_refused(material: Any) -> None
     wrong = quantise(core, train.inputs["image"][:256] / 256, reduce_range=False)
     before, after = (accuracy(model, serving, held_out) for model in (core, wrong))
     decision = decide(
-        "accuracy", Measured(before, 1, latency_us=2.0), Measured(after, 1, latency_us=1.0), 0.5
-    )
+        "accuracy", Measured(before, 1, latency_us=2.0),
+        {"int8": Measured(after, 1, latency_us=1.0)}, 0.5,
+    )  # fmt: skip
     assert decision.accepted == "float"
     assert "the accuracy falls from" in decision.reason
     assert "0.5 points allowed" in decision.reason

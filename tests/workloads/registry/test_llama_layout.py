@@ -121,7 +121,7 @@ def swapped_size(graph: onnx.GraphProto) -> None:
     ("change", "words"),
     [
         (without_a_product, "isn't that of a decoder that is told the past"),
-        (in_bytes, "have 8 bits each.*quantise 'never'"),
+        (in_bytes, "have 8 or 4 bits each.*quantise 'never'"),
         (swapped_size, "has the sizes"),
     ],
 )

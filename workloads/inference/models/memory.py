@@ -13,8 +13,8 @@ _OF_WEIGHTS: Final = 5
 """Bytes that a worker takes at most for one of a graph, while it loads and runs it. Measured as
 the growth of a process that checks a graph of 34 to 67 MB, opens it in ONNX Runtime 1.31 on a CPU
 and runs a row: 3.0 where weights are FP32 (the graph, the parsed one, the runtime's own; 2.0 are
-left once it is loaded), 3.0 with integer kernels, 4.3 where INT8 weights are unpacked to FP32, 5.0
-where FP16 ones are."""
+left once it is loaded), 3.0 with integer kernels, 4.3 where INT8 weights are unpacked to FP32, 4.7
+with INT4 weights, which the runtime packs its own way, 5.0 where FP16 ones are unpacked."""
 _OF_TREES: Final = 14
 """Likewise where there are ensembles of trees, whose attributes are packed integers of a byte or
 two in a file and structures in memory: 13.3 measured, of 400 trees of depth 8."""

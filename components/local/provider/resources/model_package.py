@@ -35,15 +35,18 @@ class ModelPackageHandler(Handler):
         "path": "Folder of the version.",
         "digest": "Digest of the version's manifest.",
         "registry": "Folder of the registry.",
-        "accepted": "int8 or float: which of the two is packaged.",
+        "accepted": "int8, int4 or float: which of them is packaged.",
         "reason": "Why.",
         "metricName": "accuracy; rmse for regression; nats_per_character for a text.",
         "accuracyFloat": "The metric of the float model on held-out rows.",
         "accuracyInt8": "The same of the 8-bit model, where there is one.",
+        "accuracyInt4": "The same of the model with weights of 4 bits, where there is one.",
         "sizeFloat": "Size of the float model in bytes.",
         "sizeInt8": "Size of the 8-bit model in bytes.",
+        "sizeInt4": "Size of the model with weights of 4 bits in bytes.",
         "latencyFloat": "Latency of the float model in microseconds.",
         "latencyInt8": "Latency of the 8-bit model in microseconds.",
+        "latencyInt4": "Latency of the model with weights of 4 bits in microseconds.",
     }
 
     def drift(self, state: Values) -> dict[str, Change]:
@@ -170,7 +173,7 @@ def _measurements(measured: Mapping[str, Any]) -> Values:
         "reason": str(measured["reason"]),
         "metricName": metric,
     }
-    for kind, suffix in (("float", "Float"), ("int8", "Int8")):
+    for kind, suffix in (("float", "Float"), ("int8", "Int8"), ("int4", "Int4")):
         figures: Mapping[str, Any] = measured.get(kind) or {}
         outputs[f"accuracy{suffix}"] = figures.get(metric)
         outputs[f"size{suffix}"] = figures.get("size_bytes")
