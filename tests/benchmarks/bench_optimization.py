@@ -19,11 +19,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from falaj.workloads.optimization.comparison import (
     needs_reduced_range,
     open_session,
-    relevant_cpu_flags,
     score,
 )
 from falaj.workloads.optimization.export import CALIBRATION_ROWS, assemble, export_module, quantise
 from falaj.workloads.optimization.pipeline import serving_of
+from falaj.workloads.processor import relevant_cpu_flags
 from falaj.workloads.training.checkpoint import load_rows, load_trained
 from falaj.workloads.training.snapshot import pick_rows
 
