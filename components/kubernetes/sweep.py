@@ -59,7 +59,7 @@ class SweepArgs(KeyedRunArgs):
     """Each trial is a run there; the tags ``falaj.sweep`` and ``falaj.trial`` tell which."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepSpec:
     """The arguments of `Sweep`, checked."""
 
@@ -105,9 +105,16 @@ def check(name: str, args: SweepArgs) -> SweepSpec:
     run = replace(run, telemetry=False)  # trials tell the study how they are doing
     trials: int = checked["trials"]
     return SweepSpec(
-        run, search, trials, min(checked["parallel"], trials), checked["seed"],
-        checked["pruner"], checked["retries"], ring, sent,
-    )  # fmt: skip
+        run=run,
+        search=search,
+        trials=trials,
+        parallel=min(checked["parallel"], trials),
+        seed=checked["seed"],
+        pruner=checked["pruner"],
+        retries=checked["retries"],
+        key_ring=ring,
+        tracking=sent,
+    )
 
 
 def manifests(spec: SweepSpec) -> list[Manifest]:
