@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -12,11 +13,11 @@ import pytest
 from falaj.engine.errors import EngineError
 from falaj.sandbox import activation, models, refusals, sdks
 from falaj.sandbox.cloud import Cloud
-from falaj.sandbox.prediction import Prediction, prepare
+from falaj.sandbox.prediction import Prediction
 from falaj.sandbox.refusals import RefusalLog
 from falaj.sandbox.schema import Package
 from falaj.sandbox.serving import SandboxServicer
-from falaj.sandbox.store import Store
+from falaj.sandbox.store import Store, copy_without_faults
 from falaj.wire import UNKNOWN, has_unknown
 from tests.brought_sdk import environment
 
@@ -30,6 +31,8 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     packages = environment(tmp_path / "venv")
     monkeypatch.setenv("FALAJ_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    # The SDK's own modules name each other in circles, which Python resolves in its own table.
+    importlib.import_module("pulumi.runtime")
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     for name, value in sdks.variables(tmp_path / "venv").items():
         monkeypatch.setenv(name, value)
@@ -112,7 +115,7 @@ def test_inputs_are_checked_and_outputs_are_not_guessed(brought: Path) -> None:
 
 
 def test_nothing_is_predicted_of_what_there_is_no_model_of(tmp_path: Path) -> None:
-    prepare(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
+    copy_without_faults(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
     environ = {"FALAJ_SANDBOX_PREDICT": str(tmp_path / "copy.sqlite")}
     assert Prediction.of("acme", environ) is None
     assert Prediction.of("kubernetes", environ) is not None
@@ -123,7 +126,7 @@ CACHE = "aws:appsync/graphQLApi:GraphQLApi"
 
 def test_what_a_type_without_a_model_gives_is_not_called_empty(tmp_path: Path) -> None:
     """An empty mapping would end a program that takes an entry of it."""
-    prepare(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
+    copy_without_faults(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
     found = Prediction.of("aws", {"FALAJ_SANDBOX_PREDICT": str(tmp_path / "copy.sqlite")})
     assert found is not None
     found.configure({"region": "me-central-1"})
@@ -139,7 +142,7 @@ AT = f"urn:pulumi:dev::shop::{SUBNET}::a"
 
 def test_a_check_notes_what_is_refused_and_goes_on(tmp_path: Path) -> None:
     cloud = Cloud(models.load("aws"), Store(":memory:"))
-    prepare(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
+    copy_without_faults(tmp_path / "cloud.sqlite", tmp_path / "copy.sqlite")
     prediction = Prediction.of("aws", {"FALAJ_SANDBOX_PREDICT": str(tmp_path / "copy.sqlite")})
     notes = RefusalLog.of({refusals.VARIABLE: str(tmp_path)})
     servicer = SandboxServicer(cloud, lambda _: None, prediction, refusals=notes)

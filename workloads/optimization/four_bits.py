@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ BLOCK: Final = 32
 million weights took 10 to 20 % less, and the error of its answers grew by a seventh to a fifth."""
 _OPSET: Final = 21
 """Of 2024, the first with tensors of 4 bits and scales of blocks."""
+_NUMBER: Final = helper.tensor_dtype_to_np_dtype(TensorProto.INT4)
 _LEAST, _MOST = -8, 7
 _DIVISORS: Final = (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0)
 """Steps from 0 to a block's largest value that are tried: with more of them the others are nearer
@@ -134,7 +134,7 @@ def _of_four_bits(graph: onnx.GraphProto, node: onnx.NodeProto, weight: Matrix) 
     name = f"{node.input[1]}_of_{node.name}"
     numbers, scales = rounded(np.ascontiguousarray(weight))
     graph.initializer.extend([
-        numpy_helper.from_array(numbers.astype(ml_dtypes.int4), f"{name}_numbers"),
+        numpy_helper.from_array(numbers.astype(_NUMBER), f"{name}_numbers"),
         numpy_helper.from_array(np.ascontiguousarray(scales), f"{name}_scales"),
     ])  # fmt: skip
     node.input[1] = name

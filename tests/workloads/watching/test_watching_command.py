@@ -27,7 +27,16 @@ from tests.stacks.watching.peers import certificate, peer, saying
 from tests.waiting import wait_for
 from tests.workloads.inference import watched
 from tests.workloads.inference.serving import Server, Site, call
-from tests.workloads.watching.api import RIGHTS, SPACE, STARTER, STATE, WATCH, Objects, serving
+from tests.workloads.watching.api import (
+    REVIEWS,
+    RIGHTS,
+    SPACE,
+    STARTER,
+    STATE,
+    WATCH,
+    Objects,
+    serving,
+)
 
 INFER = "/v2/models/mlp/infer"
 DRIFT = "/v2/models/mlp/drift"
@@ -169,6 +178,7 @@ def test_drift_is_told_and_the_pipeline_starts_a_run_once_there_are_newer_data(
     assert {each for each in pod.api.asked if each[0] != "GET"} == {
         ("PATCH", f"/api/v1/namespaces/{SPACE}/configmaps/credit-drift"),
         ("PATCH", f"/api/v1/namespaces/{SPACE}/configmaps/credit-pipeline"),
+        ("POST", REVIEWS),
         ("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{SPACE}/jobsets"),
     }
 
