@@ -5,7 +5,7 @@ stand-ins of the same names (`CheckedComponents`): each calls the check of the c
 arguments, notes what that refuses, and makes nothing. What the next components take of its outputs
 is a `Placeholder`. So every component is checked with exactly the arguments that it would get.
 
-What was refused is told by the keys of the stack's file: `falaj.stacks.refusals`.
+What was refused is told by the keys of the stack's file: `falaj.stacks.component_findings`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from falaj.stacks.blueprints.cloud import (
     declare_foundation,
     declare_smb,
 )
-from falaj.stacks.refused import Check, Refused
+from falaj.stacks.invalid_component import Check, InvalidComponent
 from falaj.stacks.sandbox_guard import made_up
 from falaj.stacks.settings import (
     CloudSettings,
@@ -62,7 +62,7 @@ class CheckedComponents:
     def __init__(self, check_of: Callable[[str], Check]) -> None:
         """``check_of`` finds a component's check by the component's module."""
         self._check_of = check_of
-        self.refused: list[Refused] = []
+        self.refused: list[InvalidComponent] = []
 
     @classmethod
     def in_cloud(cls, cloud: str) -> CheckedComponents:
@@ -89,7 +89,7 @@ class CheckedComponents:
             try:
                 check(name, args)
             except InvalidArgumentsError as invalid:
-                self.refused.append(Refused(component, name, args, check, invalid))
+                self.refused.append(InvalidComponent(component, name, args, check, invalid))
             return Placeholder()
 
         return make
@@ -98,7 +98,7 @@ class CheckedComponents:
         """Raises SettingsError with everything that was refused, by the stack's keys."""
         if not self.refused:
             return
-        from falaj.stacks.refusals import findings  # noqa: PLC0415 - as its module says
+        from falaj.stacks.component_findings import findings  # noqa: PLC0415 - as its module says
 
         raise RefusedSettingsError.of(settings.provenance, findings(settings, self.refused))
 

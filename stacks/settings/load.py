@@ -228,7 +228,7 @@ def _settings(
     """
     original = own
     if given.has_unclear:
-        from falaj.stacks.settings.refusals import unclear  # noqa: PLC0415 - as its module says
+        from falaj.stacks.settings.error_messages import unclear  # noqa: PLC0415 - as its module says
 
         for finding in unclear(given, kind):
             found.append(finding)
@@ -238,7 +238,7 @@ def _settings(
         try:
             return kind.model_validate(own), own
         except ValidationError as error:
-            from falaj.stacks.settings.refusals import refused  # noqa: PLC0415 - as above
+            from falaj.stacks.settings.error_messages import refused  # noqa: PLC0415 - as above
 
             problems = refused(error, kind, own)
         for finding in problems:
@@ -326,6 +326,6 @@ def _places() -> tuple[str, ...]:
 def _wrong(
     key: str, value: Any, allowed: tuple[str, ...], where: str = "", likeliest: str = ""
 ) -> Finding:
-    from falaj.stacks.settings.refusals import wrong_choice  # noqa: PLC0415 - as its module says
+    from falaj.stacks.settings.error_messages import wrong_choice  # noqa: PLC0415 - as its module says
 
     return wrong_choice(key, value, allowed, where, likeliest)

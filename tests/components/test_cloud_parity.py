@@ -108,11 +108,11 @@ OF_A_CLOUD = {
     "policies": {"choices"},
     "sandbox": {"activation", "sdks"},
     "stacks": {
-        "blueprints", "blueprints.cloud", "cloud_program", "errors", "placement", "program",
-        "refused", "sandbox_guard", "settings", "settings.cloud", "settings.derived",
-        "settings.document",
-        "settings.given", "settings.load", "settings.problems", "settings.section",
-        "settings.source", "settings.splices", "settings.suggestions", "validation",
+        "blueprints", "blueprints.cloud", "cloud_program", "errors", "invalid_component",
+        "placement", "program", "sandbox_guard",
+        "settings", "settings.cloud", "settings.derived", "settings.document", "settings.given",
+        "settings.load", "settings.problems", "settings.section", "settings.source",
+        "settings.splices", "settings.suggestions", "validation",
     },
 }  # fmt: skip
 

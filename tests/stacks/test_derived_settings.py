@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from falaj.stacks.settings.derived import section_of
+from falaj.stacks.settings.error_messages import refused
 from falaj.stacks.settings.problems import key_of
-from falaj.stacks.settings.refusals import refused
 
 
 class Rack(TypedDict):

@@ -24,7 +24,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import KNOWN, MARK, REQUEST_ID
-from falaj.workloads.inference.connections.http import Answer, Exchange, Head, Heads
+from falaj.workloads.inference.connections.http import Answer, Exchange, Head, HeaderCache
 from falaj.workloads.inference.drift import answers, labels
 from falaj.workloads.inference.drift.counting import Counting
 from falaj.workloads.inference.drift.reference import Reference
@@ -577,8 +577,8 @@ class Service:
             **dict.fromkeys((http.CARDS, http.CARD), self._cards),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
-        self._heads_of_tokens = Heads()
-        self._heads_of_certificates: WeakValueDictionary[str, Heads] = WeakValueDictionary()
+        self._cache_of_tokens = HeaderCache()
+        self._caches_of_certificates: WeakValueDictionary[str, HeaderCache] = WeakValueDictionary()
 
     def serve_beside(
         self, further: Mapping[str, Further], versions: Mapping[str, str | None]
@@ -592,19 +592,19 @@ class Service:
         self.further = further
         self.router = http.Router(self.model.name, self.model.version, versions)
 
-    # -- heads -----------------------------------------------------------------------------
+    # -- header caches ---------------------------------------------------------------------
 
-    def heads(self, certificate: Mapping[str, Any] | None) -> Heads:
+    def header_cache(self, certificate: Mapping[str, Any] | None) -> HeaderCache:
         """Return the known heads of connections with this client certificate."""
         if certificate is None:
-            return self._heads_of_tokens
+            return self._cache_of_tokens
         key = repr(certificate)
-        heads = self._heads_of_certificates.get(key)
-        if heads is None:
-            heads = self._heads_of_certificates[key] = Heads()
-        return heads
+        cache = self._caches_of_certificates.get(key)
+        if cache is None:
+            cache = self._caches_of_certificates[key] = HeaderCache()
+        return cache
 
-    def remember(self, exchange: Exchange, heads: Heads) -> None:
+    def remember(self, exchange: Exchange, cache: HeaderCache) -> None:
         """Keep the head of an answered inference request for the next ones like it."""
         identity, head = exchange.identity, exchange.raw_head
         if (
@@ -617,16 +617,16 @@ class Service:
             or not exchange.is_plain()
         ):
             return
-        if len(heads) >= HEADS_KEPT:
-            heads.clear()
-        # Where the wall clock is set while the server runs, `forget_heads` is called.
+        if len(cache) >= HEADS_KEPT:
+            cache.clear()
+        # Where the wall clock is set while the server runs, `clear_header_caches` is called.
         expires = time.perf_counter() + (identity.expires - time.time())
-        heads[head] = Head(head, exchange, expires, log_part(exchange))
+        cache[head] = Head(head, exchange, expires, log_part(exchange))
 
-    def forget_heads(self) -> None:
+    def clear_header_caches(self) -> None:
         """Make every connection parse and authorise its next head anew."""
-        for heads in (self._heads_of_tokens, *self._heads_of_certificates.values()):
-            heads.clear()
+        for cache in (self._cache_of_tokens, *self._caches_of_certificates.values()):
+            cache.clear()
 
     @property
     def has_clients(self) -> bool:
@@ -640,7 +640,7 @@ class Service:
         """Answer what comes with `Connection: close`; ``leaving`` also ends readiness."""
         self.draining = True
         self.leaving = leaving
-        self.forget_heads()
+        self.clear_header_caches()
         for connection in self.connections:
             connection.drain()
 

@@ -230,7 +230,7 @@ def test_a_known_head_leads_to_a_slow_model_too(site: Site, service: Service) ->
         connection, transport = connect(service)
         sent = request(site)
         connection.data_received(sent)
-        (head,) = service.heads(None).values()
+        (head,) = service.header_cache(None).values()
         slow = Slow(service.model)
         # Head and body in two pieces: nothing is answered before the last byte is there.
         connection.data_received(sent[:-3])
@@ -255,7 +255,7 @@ def test_known_heads_keep_no_body(site: Site, service: Service) -> None:
         connection, _ = connect(service)
         sent = request(site)
         connection.data_received(sent)
-        (head,) = service.heads(None).values()
+        (head,) = service.header_cache(None).values()
         kept = head._exchange  # pyright: ignore[reportPrivateUsage]
         assert (kept.content, kept.held, kept.raw_head) == (b"", 0, None)
         connection.data_received(sent)
@@ -324,13 +324,13 @@ def test_forgotten_heads_are_authorised_anew_on_open_connections(
             for _ in range(3):
                 connection.data_received(sent)
         assert asked.times == 1
-        service.forget_heads()
+        service.clear_header_caches()
         for connection, _ in pairs:
             for _ in range(3):
                 connection.data_received(sent)
         assert asked.times == 2
         asked.refuses = True
-        service.forget_heads()
+        service.clear_header_caches()
         for connection, transport in pairs:
             connection.data_received(sent)
             assert transport.statuses() == [200] * 6 + [401]
@@ -346,13 +346,13 @@ def test_a_head_that_expires_is_looked_at_again(site: Site, service: Service) ->
         for times in (1, 2):
             connection.data_received(sent)
             connection.data_received(sent)
-            (head,) = service.heads(None).values()
+            (head,) = service.header_cache(None).values()
             assert asked.times == times
             head.expires = 0.0
         asked.refuses = True
         connection.data_received(sent)
         assert transport.statuses() == [200] * 4 + [401]
-        assert not service.heads(None)
+        assert not service.header_cache(None)
 
     asyncio.run(run())
 
@@ -369,7 +369,7 @@ def test_a_head_that_begins_like_the_last_one_is_another(site: Site, service: Se
         for each in (longer, other, sent):
             connection.data_received(each)
         assert transport.statuses() == [200] * 5
-        assert (asked.times, len(service.heads(None))) == (3, 3)
+        assert (asked.times, len(service.header_cache(None))) == (3, 3)
 
     asyncio.run(run())
 

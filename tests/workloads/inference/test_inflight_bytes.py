@@ -18,7 +18,7 @@ from falaj.workloads.inference.connections.http import (
     Bodies,
     Exchange,
     Head,
-    Heads,
+    HeaderCache,
     Reader,
 )
 from falaj.workloads.inference.errors import InferenceError
@@ -130,7 +130,8 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
         exchange.route = ROUTES[http.INFER]
 
     service: Any = SimpleNamespace(
-        limits=Limits(), bodies=Bodies(100), heads=lambda _: Heads({start: known}), arriving={},
+        limits=Limits(), bodies=Bodies(100), arriving={},
+        header_cache=lambda _: HeaderCache({start: known}),
         connections=set(), max_connections=9, counters=SimpleNamespace(connections=0),
         handle=lambda _: answer, tasks=set(), draining=False, answers=http.Answers(),
         finished=lambda *_: 0.0, remember=lambda *_: None, admit=admit, take_over=None,
@@ -184,7 +185,8 @@ async def read_slowly(use: Callable[[Connection, Slow, Bodies], Awaitable[None]]
         exchange.route = ROUTES[http.JOB_RESULT]
 
     service: Any = SimpleNamespace(
-        limits=Limits(), bodies=bodies, heads=lambda _: Heads(), arriving={}, connections=set(),
+        limits=Limits(), bodies=bodies, header_cache=lambda _: HeaderCache(), arriving={},
+        connections=set(),
         max_connections=9, counters=SimpleNamespace(connections=0), handle=answer, tasks=set(),
         draining=False, answers=http.Answers(), finished=lambda *_: 0.0,
         remember=lambda *_: None, admit=admit, take_over=None, relayed=0, wanted=KNOWN,

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import Any, cast
 
 from falaj.workloads.inference.connections import http
-from falaj.workloads.inference.connections.http import Answer, Exchange, Head, Heads, Reader
+from falaj.workloads.inference.connections.http import Answer, Exchange, Head, HeaderCache, Reader
 from falaj.workloads.inference.connections.listening import LINGER_SECONDS
 from falaj.workloads.inference.errors import FAULT, OPENAI, RequestError
 from falaj.workloads.inference.language.completions import Completion
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         )  # fmt: skip
         self._client = b'""'
         self._certificate: Mapping[str, Any] | None = None
-        self._heads: Heads = service.heads(None)
+        self._header_cache: HeaderCache = service.header_cache(None)
         # Of the last request, where it was a known one, and how often all had been forgotten.
         self._head: Head | None = None
         self._times_cleared = 0
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self._client = f'"{peer[0]}:{peer[1]}"'.encode()
         self._certificate = transport.get_extra_info("peercert") or None
-        self._heads = service.heads(self._certificate)
+        self._header_cache = service.header_cache(self._certificate)
         service.connections.add(self)
         service.counters.connections += 1
         self.deadline = time.perf_counter() + service.limits.header_timeout_seconds
@@ -126,15 +126,15 @@ class Connection(asyncio.Protocol):
         if self._reader.at_boundary and not (self._busy or self._stuck):
             # Most send one head again and again: to compare it with the last one takes a tenth of
             # the time of looking for its end, and then for the whole among the known ones.
-            head, heads = self._head, self._heads
+            head, cache = self._head, self._header_cache
             if (
                 head is None
-                or self._times_cleared != heads.times_cleared
+                or self._times_cleared != cache.times_cleared
                 or not data.startswith(head.raw)
             ):
                 raw_head = data[: data.find(b"\r\n\r\n") + 4]
-                head = self._head = heads.get(raw_head)
-                self._times_cleared = heads.times_cleared
+                head = self._head = cache.get(raw_head)
+                self._times_cleared = cache.times_cleared
             if head is not None:
                 raw_head = head.raw
                 missing = head.size - len(data)
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         now = time.perf_counter()
         if now > head.expires:
             self._head = None
-            self._heads.pop(head.raw, None)
+            self._header_cache.pop(head.raw, None)
             return False
         if not self._service.bodies.fits(head.length):
             return False  # the reader words the refusal
@@ -368,7 +368,7 @@ class Connection(asyncio.Protocol):
         service = self._service
         now = service.finished(exchange, self._client, status, sent)
         if exchange.raw_head is not None and status == 200 and not close:
-            service.remember(exchange, self._heads)
+            service.remember(exchange, self._header_cache)
         if not close:
             self.deadline = now + service.limits.idle_timeout_seconds
             return

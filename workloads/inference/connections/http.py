@@ -568,7 +568,7 @@ class Head:
         self._free = exchange
 
 
-class Heads(dict[bytes, Head]):
+class HeaderCache(dict[bytes, Head]):
     """Known heads by their bytes; a class of its own so that it can be held weakly.
 
     ``times_cleared`` tells connections that keep a head whether it still counts.

@@ -583,7 +583,7 @@ class Worker:
         offset = time.time() - now
         if abs(offset - self._clock_offset) > CLOCK_STEP_SECONDS:
             self._clock_offset = offset
-            service.forget_heads()
+            service.clear_header_caches()
 
     @staticmethod
     def _refresh_tokens(service: Service) -> None:
@@ -592,7 +592,7 @@ class Worker:
                 return
         except InferenceError as error:
             print(f"{error}; what was read before holds", file=sys.stderr, flush=True)
-        service.forget_heads()
+        service.clear_header_caches()
 
     @staticmethod
     def _tell_failed_handshakes(service: Service) -> None:

@@ -13,7 +13,7 @@ from falaj.components import catalogue
 from falaj.components.specification.argument_errors import ArgumentError, InvalidArgumentsError
 from falaj.components.specification.limits import Between, Limit, OneOf, TextRule
 from falaj.components.specification.placed import region_zones
-from falaj.stacks.refused import Refused
+from falaj.stacks.invalid_component import InvalidComponent
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.corrections import instead
 from falaj.stacks.settings.origins import in_words, origin, section_of, steps
@@ -27,7 +27,7 @@ _NAME: KeyPath = ("name",)
 _ACKNOWLEDGED: KeyPath = ("acknowledgeDegraded", "asOf")
 
 
-def findings(settings: CloudSettings, refused: Sequence[Refused]) -> list[Finding]:
+def findings(settings: CloudSettings, refused: Sequence[InvalidComponent]) -> list[Finding]:
     """What is wrong with the settings, by the refusals of their components.
 
     What all components refuse alike, such as a tenant's name, is one finding.
@@ -40,7 +40,7 @@ def findings(settings: CloudSettings, refused: Sequence[Refused]) -> list[Findin
     return list(found.values())
 
 
-def _finding(settings: CloudSettings, refused: Refused, error: ArgumentError) -> Finding:
+def _finding(settings: CloudSettings, refused: InvalidComponent, error: ArgumentError) -> Finding:
     message = in_words(settings, error.reason)
     way = steps(error.argument, refused.args)
     if way == _NAME and "name" not in refused.args:
@@ -68,7 +68,7 @@ def _unacknowledged(settings: CloudSettings, message: str, error: ArgumentError)
 
 
 def _candidates(
-    settings: CloudSettings, refused: Refused, error: ArgumentError, way: KeyPath
+    settings: CloudSettings, refused: InvalidComponent, error: ArgumentError, way: KeyPath
 ) -> Iterator[Any]:
     """Values that the component may take, the likeliest first; at last none at all."""
     given = _at(refused.args, way)
@@ -98,7 +98,7 @@ def _aliases(settings: CloudSettings, given: Any) -> Iterator[str]:
                 yield zone
 
 
-def _mends(refused: Refused, error: ArgumentError, way: KeyPath, value: Any) -> bool:
+def _mends(refused: InvalidComponent, error: ArgumentError, way: KeyPath, value: Any) -> bool:
     """Whether the component takes the rest as before, and this as well."""
     before = {(each.argument, each.reason) for each in refused.error.problems}
     try:
@@ -109,7 +109,7 @@ def _mends(refused: Refused, error: ArgumentError, way: KeyPath, value: Any) -> 
     return True
 
 
-def _is_name(refused: Refused, name: str) -> bool:
+def _is_name(refused: InvalidComponent, name: str) -> bool:
     try:
         refused.check(name, refused.args)
     except InvalidArgumentsError as invalid:

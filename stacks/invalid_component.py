@@ -1,4 +1,4 @@
-"""A component that refused its arguments."""
+"""A component whose arguments are invalid."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Check: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A component that refused its arguments."""
+class InvalidComponent:
+    """A component whose arguments are invalid."""
 
     component: str
     """Its class."""
