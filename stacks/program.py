@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pulumi
 
@@ -11,7 +15,9 @@ from falaj.engine.errors import EngineError
 from falaj.engine.short_lived import collect_rarely
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import load_engine
-from falaj.stacks.settings.load import without_plugins
+
+#: https://docs.pydantic.dev/latest/concepts/plugins/
+_PLUGINS: Final = "PYDANTIC_DISABLE_PLUGINS"
 
 
 def main(root: Path | None = None) -> None:
@@ -32,6 +38,25 @@ def main(root: Path | None = None) -> None:
             _declare(folder)
     except (StackError, EngineError, pulumi.InputPropertiesError) as error:
         raise pulumi.RunError(str(error)) from None
+
+
+@contextmanager
+def without_plugins() -> Generator[None]:
+    """Let pydantic look for no plugins: it would read what every installed package registers.
+
+    That takes as long as all else that a stack's settings are checked with, and no plugin has to
+    know of them. What builds models afterwards, such as a person's own program, has its plugins.
+    It is for a process that runs one stack: a variable is of all threads, and of programs that
+    they start.
+    """
+    before = os.environ.get(_PLUGINS)
+    os.environ[_PLUGINS] = "__all__"
+    try:
+        yield
+    finally:
+        os.environ.pop(_PLUGINS)
+        if before is not None:
+            os.environ[_PLUGINS] = before
 
 
 def _declare(folder: Path) -> None:

@@ -7,9 +7,7 @@ checked once more, so that one mistake doesn't hide the others.
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -121,8 +119,6 @@ def _secrets(value: Any, path: KeyPath) -> Iterator[KeyPath]:
             yield from _secrets(inner, (*path, position))
 
 
-#: https://docs.pydantic.dev/latest/concepts/plugins/
-_PLUGINS: Final = "PYDANTIC_DISABLE_PLUGINS"
 #: How often values are mended to find what else is wrong: a mended section can lack a key.
 _ROUNDS: Final = 3
 
@@ -160,28 +156,6 @@ def checked(given: Given, root: Path) -> Settings:
     Raises:
         RefusedSettingsError: everything that is wrong, as far as it can be found.
     """
-    with without_plugins():
-        return _checked(given, root)
-
-
-@contextmanager
-def without_plugins() -> Generator[None]:
-    """Let pydantic look for no plugins: it would read what every installed package registers.
-
-    That takes as long as all else that a stack's settings are checked with, and no plugin has to
-    know of them. What builds models afterwards, such as a person's own program, has its plugins.
-    """
-    before = os.environ.get(_PLUGINS)
-    os.environ[_PLUGINS] = "__all__"
-    try:
-        yield
-    finally:
-        os.environ.pop(_PLUGINS)
-        if before is not None:
-            os.environ[_PLUGINS] = before
-
-
-def _checked(given: Given, root: Path) -> Settings:
     problems: list[Problem] = [*given.problems, *foreign(given)]
     if not given.is_whole:
         raise RefusedSettingsError(problems)

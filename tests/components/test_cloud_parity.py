@@ -16,7 +16,7 @@ import pytest
 
 import falaj.components.aws
 import falaj.components.azure
-from falaj.stacks.settings.load import without_plugins
+from falaj.stacks.program import without_plugins
 
 ROOT = Path(__file__).resolve().parents[2]
 

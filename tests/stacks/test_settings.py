@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import string
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -647,3 +649,16 @@ def test_every_template_is_valid() -> None:
     assert found == {
         "local": "local", "real-cluster": "kubernetes", "real-workloads": "kubernetes",
     }  # fmt: skip
+
+
+def test_stacks_are_checked_in_threads_beside_each_other_and_change_no_variable() -> None:
+    """`falaj check` does so: what is of the whole process is nobody's to set for a while."""
+    path = Path(__file__).resolve().parents[2] / "stacks" / "Pulumi.aws-smb.yaml"
+    before = dict(os.environ)
+
+    def check(_: int) -> dict[str, str]:
+        load_file(path, path.parents[1])
+        return dict(os.environ)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(found == before for found in pool.map(check, range(24)))
