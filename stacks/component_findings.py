@@ -16,6 +16,7 @@ from falaj.components.specification.placed import region_zones
 from falaj.stacks.invalid_component import InvalidComponent
 from falaj.stacks.settings import CloudSettings
 from falaj.stacks.settings.corrections import instead
+from falaj.stacks.settings.error_messages import value_at
 from falaj.stacks.settings.origins import in_words, origin, section_of, steps
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, Rename
 from falaj.stacks.settings.problems import Path as KeyPath
@@ -71,7 +72,7 @@ def _candidates(
     settings: CloudSettings, refused: InvalidComponent, error: ArgumentError, way: KeyPath
 ) -> Iterator[Any]:
     """Values that the component may take, the likeliest first; at last none at all."""
-    given = _at(refused.args, way)
+    given = value_at(refused.args, way)
     yield from _aliases(settings, given)
     match error.limit:
         case OneOf(values):
@@ -121,19 +122,6 @@ def _names(given: str, limit: Limit | None) -> Iterator[str]:
     if isinstance(limit, TextRule):
         yield from (str(each) for each in instead(None, Text(limit), given))
     yield from (each for each in ("addons", "main") if takes(Text(), each))
-
-
-def _at(args: Any, way: KeyPath) -> Any:
-    here = args
-    for part in way:
-        if isinstance(here, Mapping):
-            here = cast("Mapping[Any, Any]", here).get(part)
-        elif isinstance(here, list) and isinstance(part, int):
-            items = cast("list[Any]", here)
-            here = items[part] if part < len(items) else None
-        else:
-            return None
-    return here
 
 
 def _with(args: Any, way: KeyPath, value: Any) -> Any:

@@ -6,7 +6,7 @@ Loaded only where something is refused: most runs need none of it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
@@ -153,8 +153,8 @@ def value_at(own: Any, path: KeyPath) -> Any:
     """The value at a path of plain values; None where there is none."""
     here = own
     for part in path:
-        if isinstance(here, dict):
-            here = cast("dict[Any, Any]", here).get(part)
+        if isinstance(here, Mapping):
+            here = cast("Mapping[Any, Any]", here).get(part)
         elif is_sequence(here) and isinstance(part, int) and 0 <= part < len(here):
             here = here[part]
         else:

@@ -52,11 +52,7 @@ def rounded(weight: Matrix, block: int = BLOCK) -> tuple[NDArray[np.int8], Matri
     Raises:
         WorkloadError: a weight is infinite or not a number.
     """
-    if not np.isfinite(weight).all():
-        raise WorkloadError(
-            "the model has infinite or undefined weights: it can't be quantised; train again with "
-            "a lower --learning-rate"
-        )
+    _check_finite(weight)
     rows, columns = weight.shape
     whole = np.pad(weight, ((0, -rows % block), (0, 0))).reshape(-1, block, columns)
     largest = np.abs(whole).max(axis=1, keepdims=True)
@@ -74,6 +70,14 @@ def rounded(weight: Matrix, block: int = BLOCK) -> tuple[NDArray[np.int8], Matri
         numbers = np.where(is_better, tried.astype(np.int8), numbers)
     scales = np.where(np.isinf(largest), np.float32(1), largest / divisors)
     return numbers.reshape(-1, columns)[:rows], scales[:, 0, :]
+
+
+def _check_finite(weight: Matrix) -> None:
+    if not np.isfinite(weight).all():
+        raise WorkloadError(
+            "the model has infinite or undefined weights: it can't be quantised; train again with "
+            "a lower --learning-rate"
+        )
 
 
 def quantise_weights(core: onnx.ModelProto) -> onnx.ModelProto:
@@ -149,8 +153,7 @@ def _of_a_byte(
 ) -> list[onnx.NodeProto]:
     """What takes the same rows out of a table of bytes, each row with a scale of its own."""
     name, index, found = node.input[0], node.input[1], node.output[0]
-    if not np.isfinite(table).all():
-        raise WorkloadError("the model has infinite or undefined weights: it can't be quantised")
+    _check_finite(table)
     scales = np.abs(table).max(axis=1, keepdims=True) / _OF_A_BYTE
     scales[scales < np.finfo(np.float32).tiny] = 1
     numbers = np.rint(table / scales).astype(np.int8)

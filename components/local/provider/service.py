@@ -19,6 +19,7 @@ from falaj.components.local.provider.daemons import daemons
 from falaj.components.local.provider.fields import flag, number, optional, text, texts, whole
 from falaj.components.local.provider.handler import Context, Site
 from falaj.components.local.supervision import KINDS, Program, Supervisor
+from falaj.components.specification.property_names import snake
 from falaj.wire.documents import mapping, sequence
 from falaj.wire.values import Values
 
@@ -410,14 +411,9 @@ def configuration(
 
 def _further(given: object) -> dict[str, Any]:
     """A further model as ``service.json`` has it."""
-    names = {
-        "registry": "registry", "keyring": "keyring", "alias": "alias", "maxRows": "max_rows",
-        "maxBodyBytes": "max_body_bytes", "batching": "batching", "priorities": "priorities",
-        "drift": "drift",
-    }  # fmt: skip
     return {
         # The engine knows no whole numbers.
-        names[key]: int(value) if isinstance(value, float) else value
+        snake(key): int(value) if isinstance(value, float) else value
         for key, value in mapping(given).items()
     }
 

@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from http.client import HTTPSConnection
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +23,7 @@ from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.grpc_calls import Client
 from tests.workloads.inference.serving import PATIENCE, Server, Site, call
+from tests.workloads.inference.watched import Caller
 
 DRIFT = "/v2/models/mlp/drift"
 FEEDBACK = "/v2/models/mlp/feedback"
@@ -48,61 +48,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert "Traceback" not in server.errors.read_text()
     finally:
         server.kill()
-
-
-def _request(images: Any, identifier: str | None) -> dict[str, Any]:
-    tensor = {
-        "name": "image", "datatype": "FP32", "shape": list(images.shape),
-        "data": images.ravel().tolist(),
-    }  # fmt: skip
-    return {"inputs": [tensor]} | ({"id": identifier} if identifier is not None else {})
-
-
-class Caller:
-    """A connection with tokens of every scope."""
-
-    def __init__(self, server: Server) -> None:
-        self._connection: HTTPSConnection = server.connect()
-        self._tokens = {
-            scope: server.site.token(scope) for scope in ("predict", "observe", "feedback")
-        }
-
-    def __call__(self, scope: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        return call(self._connection, method, path, token=self._tokens[scope], body=body)
-
-    def head(self, path: str) -> tuple[int, bytes]:
-        headers = {"Authorization": f"Bearer {self._tokens['observe']}"}
-        self._connection.request("HEAD", path, headers=headers)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
-
-    def predict(self, images: Any, identifier: str | None = None) -> Any:
-        status, answer = self("predict", "POST", INFER, _request(images, identifier))
-        assert status == 200, answer
-        return answer
-
-    def drift(self) -> dict[str, Any]:
-        status, found = self("observe", "GET", DRIFT)
-        assert status == 200, found
-        return found
-
-    def until(self, condition: Callable[[dict[str, Any]], Any], images: Any) -> dict[str, Any]:
-        """Send images until the report is as is wished: a busy server counts a part of them."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            self.predict(images)
-            found = self.drift()
-            if condition(found):
-                return found
-            time.sleep(0.02)
-        raise AssertionError(self.drift())
-
-    def label(self, *labels: tuple[str, Any]) -> tuple[int, Any]:
-        entries = [{"id": identifier, "label": label} for identifier, label in labels]
-        return self("feedback", "POST", FEEDBACK, {"labels": entries})
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 @pytest.fixture
@@ -194,7 +139,7 @@ def test_a_header_names_a_request_whose_body_has_no_id(caller: Caller, served: S
     header, body = new_id(), new_id()
     raw = {"Inference-Header-Content-Length": "0"}
     for name, content, headers in (
-        (header, images[:1].tobytes(), raw), (new_id(), _request(images[:1], body), {}),
+        (header, images[:1].tobytes(), raw), (new_id(), watched.request(images[:1], body), {}),
     ):  # fmt: skip
         status, _ = call(
             served.connect(), "POST", INFER, token=served.site.token("predict"), body=content,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,55 +18,10 @@ from falaj.workloads.inference.drift.state import forget_others
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.serving import PATIENCE, Server, Site, call, row
 from tests.workloads.inference.test_further_models import Other
+from tests.workloads.inference.watched import Caller
 
 ROWS = 250
 """Of a request, and of a window."""
-
-
-class Caller:
-    """A connection of one who may do everything with one model."""
-
-    def __init__(self, server: Server, model: str) -> None:
-        self._connection = server.connect()
-        self._base = f"/v2/models/{model}"
-        scopes = (f"{each}:{model}" for each in ("predict", "observe", "feedback"))
-        self._token = server.site.token(*scopes)
-
-    def ask(self, method: str, what: str, body: object = None) -> tuple[int, Any]:
-        path = f"{self._base}/{what}"
-        return call(self._connection, method, path, token=self._token, body=body)
-
-    def predict(self, images: Any, identifier: str | None = None) -> Any:
-        tensor = {
-            "name": "image", "datatype": "FP32", "shape": list(images.shape),
-            "data": images.ravel().tolist(),
-        }  # fmt: skip
-        named = {"id": identifier} if identifier is not None else {}
-        status, answer = self.ask("POST", "infer", {"inputs": [tensor], **named})
-        assert status == 200, answer
-        return answer
-
-    def drift(self) -> dict[str, Any]:
-        status, found = self.ask("GET", "drift")
-        assert status == 200, found
-        return found
-
-    def until(self, condition: Callable[[dict[str, Any]], Any], images: Any) -> dict[str, Any]:
-        """Send images until the report is as is wished: a busy server counts a part of them."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            self.predict(images)
-            found = self.drift()
-            if condition(found):
-                return found
-            time.sleep(0.02)
-        raise AssertionError(self.drift())
-
-    def label(self, identifier: str, label: object) -> dict[str, Any]:
-        entries = [{"id": identifier, "label": label}]
-        status, found = self.ask("POST", "feedback", {"labels": entries})
-        assert status == 200, found
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +72,7 @@ def test_what_drifts_is_the_model_that_was_asked(served: Server) -> None:
     found = digits.until(lambda each: each["state"] == "drifted", turned)
     assert (found["model"], found["version"]) == ("digits", "1")
     assert (more.drift()["state"], more.drift()["window"]["filled"]) == ("collecting", 0)
-    assert first.ask("POST", "infer", row())[0] == 200
+    assert first("predict", "POST", "/v2/models/mlp/infer", row())[0] == 200
     assert first.drift()["state"] == "no reference"
     served.wait(lambda _: audit(served, "drift.found"), "drift in the audit log")
     assert {each["model"] for each in audit(served, "drift.found")} == {"digits"}
@@ -128,10 +83,14 @@ def test_labels_are_joined_with_the_model_that_answered(served: Server) -> None:
     _, _, images, truth = watched.digits()
     answer = digits.predict(images[:1], "of both")
     assert answer["id"] == "of both"
-    assert more.label("of both", str(truth[0]))["unknown"] == 1
-    assert digits.label("of both", str(truth[0]))["matched"] == 1
+    label = ("of both", str(truth[0]))
+    status, found = more.label(label)
+    assert (status, found["unknown"]) == (200, 1)
+    status, found = digits.label(label)
+    assert (status, found["matched"]) == (200, 1)
     assert more.drift()["labels"]["received"] == 1
-    status, refused = digits.ask("POST", "feedback", {"labels": [{"id": "x"}]})
+    path = "/v2/models/digits/feedback"
+    status, refused = digits("feedback", "POST", path, {"labels": [{"id": "x"}]})
     assert status == 400, refused
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import cache
+from http.client import HTTPSConnection
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from falaj.workloads.optimization import reference as held_out
 from falaj.workloads.training import dataset
 from tests.workloads.inference import models
+from tests.workloads.inference.serving import PATIENCE, Server, call
 
 CITIES = ("Abu Dhabi", "Dubai", "Sharjah")
 
@@ -92,3 +96,69 @@ def table_fields(content: bytes, rows: int = 2_000) -> dict[str, Any]:
         "outputs": held_out.outputs(score, score[:, 0] + 1, None),
     }
     return known
+
+
+def request(images: Any, identifier: str | None) -> dict[str, Any]:
+    """What asks a model of digits for these images."""
+    tensor = {
+        "name": "image", "datatype": "FP32", "shape": list(images.shape),
+        "data": images.ravel().tolist(),
+    }  # fmt: skip
+    return {"inputs": [tensor]} | ({"id": identifier} if identifier is not None else {})
+
+
+class Caller:
+    """A connection with tokens of every scope, and what is asked of a model of digits.
+
+    Args:
+        server: is asked.
+        model: of the server. Default: the first, with scopes for all; of another one, with scopes
+            for it alone.
+    """
+
+    def __init__(self, server: Server, model: str | None = None) -> None:
+        self._connection: HTTPSConnection = server.connect()
+        self._base = f"/v2/models/{model or 'mlp'}"
+        of = f":{model}" if model is not None else ""
+        self._tokens = {
+            scope: server.site.token(f"{scope}{of}")
+            for scope in ("predict", "observe", "feedback")
+        }
+
+    def __call__(self, scope: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        return call(self._connection, method, path, token=self._tokens[scope], body=body)
+
+    def head(self, path: str) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {self._tokens['observe']}"}
+        self._connection.request("HEAD", path, headers=headers)
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+    def predict(self, images: Any, identifier: str | None = None) -> Any:
+        asked = request(images, identifier)
+        status, answer = self("predict", "POST", f"{self._base}/infer", asked)
+        assert status == 200, answer
+        return answer
+
+    def drift(self) -> dict[str, Any]:
+        status, found = self("observe", "GET", f"{self._base}/drift")
+        assert status == 200, found
+        return found
+
+    def until(self, condition: Callable[[dict[str, Any]], Any], images: Any) -> dict[str, Any]:
+        """Send images until the report is as is wished: a busy server counts a part of them."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            self.predict(images)
+            found = self.drift()
+            if condition(found):
+                return found
+            time.sleep(0.02)
+        raise AssertionError(self.drift())
+
+    def label(self, *labels: tuple[str, Any]) -> tuple[int, Any]:
+        entries = [{"id": identifier, "label": label} for identifier, label in labels]
+        return self("feedback", "POST", f"{self._base}/feedback", {"labels": entries})
+
+    def close(self) -> None:
+        self._connection.close()

@@ -72,10 +72,8 @@ class WatchedModel:
                 state.forget()
 
     def end(self) -> None:
-        """Watch it no more, and remove what was kept."""
+        """Watch it no more; a write that is under way removes what it wrote."""
         self.drift = None
-        if self._state is not None:
-            self._state.forget()
 
 
 class WatchedModels:
@@ -89,7 +87,6 @@ class WatchedModels:
         self._event = event
         self._first = WatchedModel(event)
         self._further: dict[str, WatchedModel] = {}
-        self._has_begun = False
         self._kept = time.monotonic()
 
     @property
@@ -113,12 +110,10 @@ class WatchedModels:
                 says that drift is judged by.
         """
         wanted = generation.settings
-        if not self._has_begun:
-            self._has_begun = True
-            forget_others(wanted)
         self._first.follow(wanted, generation.version, generation.workers[0].manifest)
         for name in [each for each in self._further if each not in wanted.models]:
             self._further.pop(name).end()
+        forget_others(wanted)  # also of what a server before this one had
         for name, (version, manifest) in further.items():
             # Of one that can't be asked now, what was counted stays.
             watched = self._further.setdefault(name, WatchedModel(self._event))
