@@ -6,8 +6,41 @@ The rest of the house has these in `wire/documents.py`, which workloads may not 
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeGuard
+
+
+class TwiceError(ValueError):
+    """A key stands twice in one object: whoever reads it would take one, and drop the other."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{json.dumps(key, ensure_ascii=False)} stands twice in one object")
+        self.key = key
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read one document of JSON as RFC 8259 has it, each key once (as RFC 7493 wants it).
+
+    Raises:
+        TwiceError: an object has a key twice.
+        ValueError: it isn't JSON; `NaN` and `Infinity`, which `json` takes, are none.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise TwiceError(next(key for key, count in counts.items() if count > 1))
+    return found
+
+
+def _no_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def is_dictionary(value: object) -> TypeGuard[dict[str, Any]]:

@@ -14,7 +14,7 @@ import psutil
 import uvloop
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference import auth, settings
+from falaj.workloads.inference import auth, configuration, settings
 from falaj.workloads.inference.process import logs
 from falaj.workloads.inference.process.master import Master
 
@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve a model until SIGTERM")
     serve.add_argument("--config", type=Path, required=True, help="the service.json")
-    settings.add_options(commands.add_parser("configure", help="write a service.json"))
+    configuration.add_options(commands.add_parser("configure", help="write a service.json"))
     token = commands.add_parser("token", help="make a bearer token")
     token.add_argument("--key", type=Path, required=True, help="the token key (tokens.pem)")
     token.add_argument("--issuer", required=True)
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
         return _serve(options.config)
     if options.command == "configure":
-        made = settings.configure(options)
+        made = configuration.configure(options)
         print(made.decode() if options.json else f"wrote {options.config}")
         return 0
     if options.command == "token":

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
-from falaj.workloads.documents import is_dictionary
+from falaj.workloads.documents import is_dictionary, parse_json
 from falaj.workloads.federation.updates import MessageError
 from falaj.workloads.training.snapshot import digest
 from falaj.workloads.training.tensors import modules_of, tensor_of
@@ -311,7 +311,7 @@ def _whole(data: memoryview) -> Tensor:
 def _fields(header: bytes, kind: str, layout: Layout) -> dict[str, Any]:
     wanted = _FIELDS[kind]
     try:
-        value = json.loads(header, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = parse_json(header)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"the message's header can't be read: {error}") from error
     if not is_dictionary(value) or set(value) != {"kind", "layout", *wanted}:
@@ -336,14 +336,3 @@ def _can_be(value: object, of: type) -> bool:
             and -_LARGEST_LOSS < value < _LARGEST_LOSS
         )
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a field stands twice")
-    return found
-
-
-def _no_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")

@@ -28,7 +28,7 @@ from typing import Any, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from falaj.workloads.bounds import ENGINES, FORMS
-from falaj.workloads.documents import is_dictionary, mapping
+from falaj.workloads.documents import is_dictionary, mapping, parse_json
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.files import (
     TEMPORARY_PREFIX,
@@ -235,7 +235,7 @@ class Manifest:
             IntegrityError: not canonical, of another format, or a field is missing or wrong.
         """
         try:
-            document: Any = json.loads(data, object_pairs_hook=_unique)
+            document: Any = parse_json(data)
             again = canonical(document)
         except (ValueError, RecursionError, WorkloadError) as error:
             raise IntegrityError(f"{what} isn't valid JSON: {error}") from error
@@ -309,13 +309,6 @@ _JSON_NAMES: dict[type, str] = {
     dict: "an object", list: "a list", str: "text", type(None): "null",
     int: "a number", float: "a number", bool: "true or false",
 }  # fmt: skip
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
 
 
 def _entry(name: str, value: object) -> FileEntry:

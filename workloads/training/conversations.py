@@ -9,7 +9,6 @@ answer. Only what the assistant says is learned: what else is predicted counts f
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.chat import ASSISTANT, ROLES, Message, Template, disorder
-from falaj.workloads.documents import is_sequence, mapping
+from falaj.workloads.documents import TwiceError, is_sequence, mapping, parse_json
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.surrogates import half_of_pair
 from falaj.workloads.training import language
@@ -66,10 +65,10 @@ def conversation_of(line: str, place: str) -> Conversation:
         '"content": "…"}]}'
     )
     try:
-        given: object = json.loads(line, object_pairs_hook=_once)
-    except _TwiceError as error:
+        given: object = parse_json(line)
+    except TwiceError as error:
         raise WorkloadError(
-            f"{place}: an object has {_shown(error.args[0])} twice; {allowed}"
+            f"{place}: an object has {_shown(error.key)} twice; {allowed}"
         ) from error
     except (ValueError, RecursionError) as error:
         raise WorkloadError(f"{place}: it isn't JSON; {allowed}") from error
@@ -110,18 +109,6 @@ def _message(given: object, place: str) -> Message:
             "is written as it is, or as both of its halves"
         )
     return Message(message["role"], content)
-
-
-class _TwiceError(Exception):
-    """A member of an object is there twice, of which JSON's readers keep the last."""
-
-
-def _once(members: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(members)
-    if len(found) < len(members):
-        counts = Counter(name for name, _ in members)
-        raise _TwiceError(next(name for name, count in counts.items() if count > 1))
-    return found
 
 
 def _shown(value: object) -> str:

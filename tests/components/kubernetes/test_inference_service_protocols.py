@@ -23,7 +23,7 @@ from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import validate
 from falaj.stacks.settings.local import DriftSettings
 from falaj.workloads.bounds import DRIFT, SERVICE
-from falaj.workloads.inference import settings
+from falaj.workloads.inference import configuration, settings
 from tests.components.kubernetes.serving_services import GPU, OVERFLOW, pod_of, service
 from tests.stacks.in_mocks import shipped
 
@@ -55,8 +55,8 @@ def configured(pod: dict[str, Any]) -> settings.Settings:
     [command] = [each["command"] for each in pod["initContainers"] if each["name"] == "configure"]
     assert command[:4] == ["python", "-m", "falaj.workloads.inference", "configure"]
     parser = argparse.ArgumentParser()
-    settings.add_options(parser)
-    document = settings.document(parser.parse_args(command[4:]))
+    configuration.add_options(parser)
+    document = configuration.document(parser.parse_args(command[4:]))
     return settings.parse(Path("service.json"), orjson.dumps(document))
 
 

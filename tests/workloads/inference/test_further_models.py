@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import auth, further, settings
+from falaj.workloads.inference import auth, configuration, further, settings
 from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.connections.http import Exchange, Router
 from falaj.workloads.inference.errors import InferenceError, RequestError
@@ -142,10 +142,10 @@ def test_a_further_model_has_its_own_limits_and_nothing_that_is_beside_the_first
 
 def test_a_name_that_stands_twice_is_refused() -> None:
     given = '{"price": {"registry": "/r", "keyring": "/k"}, "price": {}}'
-    with pytest.raises(InferenceError, match="price stands twice"):
-        settings.models_of_option(given)
+    with pytest.raises(InferenceError, match='"price" stands twice'):
+        configuration.models_of_option(given)
     with pytest.raises(InferenceError, match="--models is not JSON"):
-        settings.models_of_option("{")
+        configuration.models_of_option("{")
 
 
 # -- who may ask which ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import settings
+from falaj.workloads.inference import configuration, settings
 from falaj.workloads.inference.errors import InferenceError
 from falaj.workloads.inference.process import channel
 
@@ -104,6 +104,27 @@ def test_unreadable_files(tmp_path: Path) -> None:
         settings.parse(PATH, b"{")
 
 
+@pytest.mark.parametrize(
+    "doubled",
+    [
+        b'{"port": 8443, "port": 8444}',
+        b'{"tls": {"certificate": "/a", "certificate": "/b"}}',
+        b'{"port": 8443, "\\u0070ort": 8444}',
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_rather_than_one_of_both_dropped(
+    doubled: bytes,
+) -> None:
+    with pytest.raises(InferenceError, match="stands twice in one object; allowed is once"):
+        settings.parse(PATH, doubled)
+
+
+@pytest.mark.parametrize("constant", [b"NaN", b"-Infinity"])
+def test_what_json_has_no_number_for_is_refused(constant: bytes) -> None:
+    with pytest.raises(InferenceError, match="is not JSON"):
+        settings.parse(PATH, b'{"drift": {"alpha": ' + constant + b"}}")
+
+
 def test_defaults() -> None:
     found = parse(GOOD)
     assert (found.host, found.workers, found.threads) == ("127.0.0.1", 1, 1)
@@ -131,7 +152,7 @@ def test_two_states_of_one_folder_have_jobs_of_their_own() -> None:
 def configured(*more: str) -> argparse.Namespace:
     """Options of ``configure``."""
     parser = argparse.ArgumentParser()
-    settings.add_options(parser)
+    configuration.add_options(parser)
     needed = ("config", "registry", "keyring", "certificate", "private-key", "jwks", "logs",
               "state", "name", "model", "issuer", "audience")  # fmt: skip
     return parser.parse_args(
@@ -149,23 +170,23 @@ def configured(*more: str) -> argparse.Namespace:
     ],
 )  # fmt: skip
 def test_jobs_by_the_command(more: list[str], expected: dict[str, int] | None) -> None:
-    assert settings.document(configured(*more)).get("jobs") == expected
+    assert configuration.document(configured(*more)).get("jobs") == expected
 
 
 @pytest.mark.parametrize("more", ["--jobs-most=7", "--jobs-keep-hours=24", "--jobs-most-bytes=0"])
 def test_what_is_said_of_jobs_that_are_not_taken_is_refused(more: str) -> None:
     option = more.partition("=")[0]
     with pytest.raises(InferenceError) as caught:
-        settings.document(configured(more))
+        configuration.document(configured(more))
     assert f"{option} is for jobs, which aren't taken: give --jobs, or leave it out" in str(
         caught.value
     )
 
 
 def test_batching_by_the_command() -> None:
-    assert settings.document(configured("--batching"))["batching"] is True
+    assert configuration.document(configured("--batching"))["batching"] is True
     # What isn't asked for isn't written: the file of who leaves it off stays as it was.
-    assert "batching" not in settings.document(configured())
+    assert "batching" not in configuration.document(configured())
     assert not parse(GOOD).batching
 
 
