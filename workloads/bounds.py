@@ -150,6 +150,12 @@ DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
 """Of ``python -m falaj.workloads.training dataset``. A vocabulary of tokens has one for each byte
 at least."""
 
+FEATURES = {
+    "within_days": Bound(0.001, 36_500, whole=False),
+    "delay_hours": Bound(0, 87_600, whole=False, default=0),
+}
+"""Of feature tables: how old what is known may be, and how late it is known."""
+
 _LAYERS, _HEADS = Bound(1, 256, default=4), Bound(1, 256, default=4)
 
 DECODER = {"layers": _LAYERS, "heads": _HEADS, "key_value_heads": replace(_HEADS, default=2)}
@@ -433,6 +439,13 @@ FORMS = {
             "predict:price",
         ),
     },
+    "features": {
+        "table": Form(
+            r"[A-Za-z][A-Za-z0-9_-]{0,63}",
+            "1 to 64 letters, digits, '_' and '-', first a letter",
+            "payments",
+        ),
+    },
     "experiment": {
         "key": Form(
             r"[A-Za-z][A-Za-z0-9-]{0,63}",
@@ -495,8 +508,11 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-ma
 An alias is no number, so that it hides no version. Keys of labels and taints are Kubernetes':
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/"""
 
-ENDINGS = {"texts": (".txt", ".md"), "conversations": (".jsonl",)}
-"""Of the names of files from which a language model learns: texts, and conversations."""
+ENDINGS = {
+    "tables": (".csv", ".parquet"), "texts": (".txt", ".md"), "conversations": (".jsonl",),
+}  # fmt: skip
+"""Of the names of files that datasets are made of: tables, and what a language model learns from,
+texts and conversations."""
 
 IMAGE = {"user": 65532, "server_port": 8443}
 """Of Falaj's images: whom containers run as, who is nobody that a node knows, and where the server
@@ -518,6 +534,7 @@ def document() -> str:
     """Return all of it as JSON, by workload and option."""
     bounds = {
         "dataset": DATASET,
+        "features": FEATURES,
         "training": TRAINING,
         "optimization": OPTIMIZATION,
         "registry": REGISTRY,

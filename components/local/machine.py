@@ -25,7 +25,7 @@ from falaj.wire.documents import is_dictionary
 
 # Errors of the provider that a person can read and act upon.
 
-TABLES: Final = (".csv", ".parquet")
+TABLES: Final = endings("tables")
 """Endings of the files with rows that a dataset may be."""
 TEXTS: Final = (*endings("texts"), *endings("conversations"))
 """Endings of the texts that a language model may learn from, and of conversations."""

@@ -107,6 +107,8 @@ def declare_local(settings: LocalSettings, root: Path) -> None:
             "site": workspace.path,
             "source": settings.dataset_source(root),
             "target": settings.target,
+            "feature_tables": settings.features.arguments(root) if settings.features else {},
+            "feature_time": settings.features.time if settings.features else None,
             "task": settings.task,
             **arguments(settings.split, DatasetArgs),
             "context": training.context,

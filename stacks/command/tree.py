@@ -82,6 +82,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "stacks.command.predict:predict",
             "predict the rows of files by the stack's model, sealed and resumable",
         ),
+        "features": Entry(
+            "stacks.command.features:features",
+            "give the rows of a file what feature tables knew by their time",
+        ),
         "unseal": Entry(
             "stacks.command.predict:unseal",
             "write sealed predictions out in plain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -11,7 +12,12 @@ from pydantic import Field
 
 from falaj.components.local.arguments import NAME, NOT_EMPTY
 from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
-from falaj.components.local.arguments.dataset import DIGITS, TASK, DatasetArgs
+from falaj.components.local.arguments.dataset import (
+    DIGITS,
+    TASK,
+    DatasetArgs,
+    FeatureTableArgs,
+)
 from falaj.components.local.arguments.inference_service import (
     ExperimentArgs,
     FurtherModelArgs,
@@ -50,7 +56,8 @@ from falaj.components.specification.parallel import (
 from falaj.components.specification.property_names import camel
 from falaj.components.specification.tracking import EXPERIMENT, SERVER, TrackedArgs
 from falaj.components.specification.workload_bounds import bound, form
-from falaj.stacks.settings.derived import local_section
+from falaj.stacks.settings.derived import arguments, local_section
+from falaj.stacks.settings.feature_tables import check_features
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
@@ -276,6 +283,43 @@ class KeySettings(local_section(KeyRingArgs)):
     """The keys that encrypt and sign what the stack keeps."""
 
 
+class FeatureTableSettings(local_section(FeatureTableArgs)):
+    """A table of what was known of whom a row of the dataset is about, and since when: a row gets
+    the latest row of its keys that was known by its time. A date without a time of the day counts
+    here from the end of the day on, and in the dataset from its beginning, so that nothing of the
+    same day is taken that came later."""
+
+    source: Annotated[Named, SameAs(FeatureTableArgs, "source")]
+    """A relative path starts at the project's folder."""
+
+
+class FeaturesSettings(Section):
+    """Tables from which each row of a table gets further columns."""
+
+    time: Annotated[Named | None, SameAs(DatasetArgs, "feature_time")] = None
+    tables: Annotated[
+        dict[Annotated[str, form("features", "table")], FeatureTableSettings], Field(min_length=1)
+    ]
+    """The feature tables, by names that their columns are called with."""
+
+    def arguments(self, root: Path) -> dict[str, FeatureTableArgs]:
+        """The tables as the dataset's component takes them; ``root`` is the project's folder."""
+        return {
+            name: {
+                **arguments(each, FeatureTableArgs),
+                "source": str(resolved(each.source, root)),
+            }
+            for name, each in self.tables.items()
+        }
+
+    def document(self, root: Path) -> str:
+        """What ``--features`` of the training's commands takes."""
+        dumped = self.model_dump(by_alias=True, exclude_none=True)
+        for name, each in self.tables.items():
+            dumped["tables"][name]["source"] = str(resolved(each.source, root))
+        return json.dumps(dumped, ensure_ascii=False)
+
+
 class LocalSettings(Section):
     """Everything that a stack of the ``local`` platform may say."""
 
@@ -290,6 +334,8 @@ class LocalSettings(Section):
     shards (.parquet, .arrow, .jsonl or .tar), which are streamed, from the project's folder. A
     changed file is another dataset."""
     target: Annotated[Named | None, SameAs(DatasetArgs, "target")] = None
+    features: FeaturesSettings | None = None
+    """What was known of whom the rows of a table are about. Default: its own columns alone."""
     task: Annotated[str, TASK, SameAs(DatasetArgs, "task")] = TASK.default
     model: Annotated[str, NAME] | None = None
     """The model's name in the registry and in URLs. Default: made from the dataset's."""
@@ -379,6 +425,9 @@ def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:
         *_check_second(settings.service),
         *_check_models(settings),
     ]
+    if settings.features is not None:
+        source = Path(settings.dataset_source(root)) if settings.is_table(root) else None
+        found += check_features(settings.features, source, settings.target, root)
     tokens, key = settings.service.tokens_per_minute, ("service", "tokensPerMinute")
     if tokens is not None and not settings.is_text(root):
         message = (

@@ -74,6 +74,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         for options in ("", " --run FOLDER --tracking URL")
     },
     "python -m falaj.workloads.training run --adopt": "tests/workloads/training/test_adopt.py",
+    "python -m falaj.workloads.training features": "tests/workloads/training run it",
+    "falaj features FILE --output FILE": "tests/stacks/test_feature_tables.py runs it",
     "make bench": "takes half an hour and judges nothing",
     "make bench BENCH_SIZES=100x800,1000x5000": "takes half an hour and judges nothing",
     "make lock": "asks the package index for newer versions",

@@ -23,6 +23,7 @@ BASE: dict[str, Any] = {
     "platform": "local", "dataset": "notes.txt",
     "training": {"start": "run", "parallel": {}, "tracking": {"server": "https://10.0.0.1"}},
     "service": {"jobs": {}, "experiment": {"key": "x-else"}},
+    "features": {"tables": {NAME.lower(): {"source": "b.csv", "keys": ["who"]}}},
     "batches": {NAME.lower(): {"inputs": ["a.csv"]}}, "watch": {},
 }  # fmt: skip
 #: The platform is what was asked, and the watch reads its own settings from the stack's file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from falaj.workloads.bounds import CHOICES, TRAINING, TUNING
 from falaj.workloads.chat import Template
@@ -16,6 +16,9 @@ from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.own_code import find, read_folder, read_options
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from falaj.workloads.training.feature_tables import Features
 
 _TASK = CHOICES["dataset"]["task"]
 _CHOICES = CHOICES["training"]
@@ -105,15 +108,14 @@ def main(arguments: list[str]) -> int:
     """Run the command line; return one of `falaj.workloads.exits`, whatever happens."""
     options = build_parser().parse_args(arguments)
 
+    alone = {
+        "dataset": _dataset, "features": _features, "code": _code, "export": _export,
+        "track": _track,
+    }  # fmt: skip
+
     def chosen() -> int:
-        if options.command == "dataset":
-            return _dataset(options)
-        if options.command == "code":
-            return _code(options)
-        if options.command == "export":
-            return _export(options)
-        if options.command == "track":
-            return _track(options)
+        if options.command in alone:
+            return alone[options.command](options)
         if options.command in ("run", "tune"):
             return _run(options, arguments)
         return _run_sweep(options)
@@ -135,9 +137,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command",
         required=True,
-        metavar="dataset|run|tune|sweep|trial|study|code|export|track",
+        metavar="dataset|features|run|tune|sweep|trial|study|code|export|track",
     )
     _add_dataset(commands.add_parser("dataset", help="make a dataset snapshot"))
+    features = commands.add_parser(
+        "features", help="give a table's rows what feature tables knew by their time"
+    )
+    features.add_argument("--source", type=Path, required=True, help="a .csv or .parquet file")
+    _add_features(features, required=True)
+    features.add_argument("--encoding", help="of a CSV; default: as dataset has it")
+    features.add_argument("--output", type=Path, required=True, help="a .csv or .parquet file")
     run = commands.add_parser("run", help="train a model on a snapshot")
     _add_run(run)
     add = run.add_argument
@@ -213,8 +222,18 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
         help="cut a text with the vocabulary of the language model that is to learn from it, of "
         "a run (sealed by --keyring or plain) or in Llama's form (default: the text's own)",
     )  # fmt: skip
+    _add_features(parser, required=False)
     add("--dry-run", action="store_true", help="check and describe only, write nothing")
     add("--json", action="store_true", help="print the description as one JSON object")
+
+
+def _add_features(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument(
+        "--features", metavar="JSON", required=required,
+        help="feature tables, from which each row of a table gets what was known by its time: "
+        '{"time": COLUMN, "tables": {NAME: {"source", "keys", "time", "columns", "withinDays", '
+        '"delayHours"}}}',
+    )  # fmt: skip
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -400,7 +419,7 @@ def _dataset(options: argparse.Namespace) -> int:
         raise WorkloadError("name the folder for the snapshot (--output), or use --dry-run")
     source = datasets.Source(
         options.source, options.target, options.task, options.encoding, options.seed,
-        options.holdout, options.context, *_vocabulary(options),
+        options.holdout, options.context, *_vocabulary(options), _feature_tables(options.features),
     )  # fmt: skip
     keyring, path = open_keyring(options.keyring), None
     found = datasets.made_before(source, output, keyring) if output is not None else None
@@ -413,6 +432,24 @@ def _dataset(options: argparse.Namespace) -> int:
             path = datasets.write(dataset, output, keyring)
     description = {**description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
+    return 0
+
+
+def _feature_tables(given: str | None) -> Features | None:
+    if given is None:
+        return None
+    from falaj.workloads.training import feature_tables  # noqa: PLC0415 - imports pyarrow
+
+    return feature_tables.parse(given)
+
+
+def _features(options: argparse.Namespace) -> int:
+    from falaj.workloads.training import feature_tables  # noqa: PLC0415 - keeps --help fast
+
+    for note in feature_tables.write_joined(
+        options.source, feature_tables.parse(options.features), options.output, options.encoding
+    ):
+        print(note)
     return 0
 
 

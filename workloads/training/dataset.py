@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import (
     conversations,
+    feature_tables,
     language,
     picture_folder,
     shard_folder,
@@ -210,6 +212,7 @@ class Source:
             cut with, as of a model that is to learn from it; None: its characters, of
             conversations `conversations.VOCABULARY` pairs. Of anything else None.
         template: that conversations are worded with; None: `chat.CHATML`.
+        features: tables that a table's rows get further columns from; None: there are none.
     """
 
     location: str
@@ -221,6 +224,7 @@ class Source:
     context: int | None = None
     vocabulary: int | Vocabulary | None = None
     template: Template | None = None
+    features: feature_tables.Features | None = None
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,12 @@ def build(source: Source) -> snapshot.Dataset:
     _check_options(source)
     path = Path(source.location)
     is_folder = source.location != SOURCE and path.is_dir()
+    tables = bounds.ENDINGS["tables"]
+    if source.features is not None and (is_folder or path.suffix.lower() not in tables):
+        raise WorkloadError(
+            f"feature tables (--features) give columns to one {' or '.join(tables)} file, and "
+            f"{source.location} is none: leave them out, or join its rows before"
+        )
     if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
         return _text(source)
     if path.suffix.lower() in bounds.ENDINGS["conversations"] and not is_folder:
@@ -690,23 +700,28 @@ def _table(source: Source) -> _Rows:
     if source.target not in names:
         raise WorkloadError(f"{path} has no column {source.target!r} to predict; it has: {listed}")
     mark = decimal_mark(table.columns)
+    joined = _joined(source, table, path)
     column = interpret(source.target, table.column(source.target), mark)
     if isinstance(column, Excluded):
         raise WorkloadError(f"the target column {source.target!r} can't be used: {column.reason}")
     target = interpret_target(column, source.task)
-    features, excluded = _features(table, source.target, target.kept, mark)
+    features, excluded = _features(_beside(source, table, mark, joined), target.kept)
     if not features:
         reasons = "; ".join(f"{item.name!r}: {item.reason}" for item in excluded[:10])
         raise WorkloadError(f"{path} has no usable column beside the target ({reasons or 'none'})")
     fields = {
-        "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
+        "source": {
+            "kind": path.suffix.lower().lstrip("."),
+            "name": path.name,
+            **({"tables": [each.described for each in joined]} if joined else {}),
+        },
         "family": "table",
         "task": target.task,
         "target": source.target,
         "classes": target.classes,
         "features": [_described(item) for item in features],
         "excluded": [{"name": item.name, "reason": item.reason} for item in excluded],
-        "read": _readings([column, *features]),
+        "read": [*_readings([column, *features]), *(each.note for each in joined)],
         "dropped": int((~target.kept).sum()),
     }
     return _Rows({item.name: item.values for item in features}, target.labels, fields)
@@ -726,14 +741,55 @@ def _described(column: Column) -> dict[str, Any]:
     return described if column.form is None else {**described, "form": asdict(column.form)}
 
 
+def _joined(source: Source, table: Any, path: Path) -> list[feature_tables.Joined]:
+    """What the feature tables give.
+
+    Raises:
+        WorkloadError: they can't be joined, or give a column that the dataset has, or the target.
+    """
+    if source.features is None:
+        return []
+    if source.target in source.features.beside:
+        raise WorkloadError(
+            f"the target column {source.target!r} says which row of a feature table is meant; "
+            "predict another one"
+        )
+    joined = feature_tables.join(table, source.features, path)
+    for each in joined:
+        for name in each.columns:
+            if name in table.column_names:
+                raise WorkloadError(
+                    f"{path} has a column {name!r}, as the feature table {each.table.name} gives "
+                    "one: name one of both otherwise"
+                )
+    return joined
+
+
+def _beside(
+    source: Source, table: Any, mark: Mark, joined: list[feature_tables.Joined]
+) -> Iterator[tuple[str, Any, Mark] | Excluded]:
+    """The columns beside the target, with what their file writes before decimals."""
+    finding = source.features.beside if source.features is not None else {}
+    for name, data in zip(table.column_names, table.columns, strict=True):
+        if name in finding:
+            yield Excluded(name, finding[name])
+        elif name != source.target:
+            yield name, data, mark
+    for each in joined:
+        for name, data in each.columns.items():
+            yield name, data, each.mark
+
+
 def _features(
-    table: Any, target: str, kept: NDArray[np.bool_], mark: Mark
+    columns: Iterable[tuple[str, Any, Mark] | Excluded], kept: NDArray[np.bool_]
 ) -> tuple[list[Column], list[Excluded]]:
     features: list[Column] = []
     excluded: list[Excluded] = []
-    for name, data in zip(table.column_names, table.columns, strict=True):
-        if name == target:
+    for each in columns:
+        if isinstance(each, Excluded):
+            excluded.append(each)
             continue
+        name, data, mark = each
         column = interpret(name, data.filter(kept), mark)
         if isinstance(column, Column):
             reason = useless(column)

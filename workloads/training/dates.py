@@ -35,7 +35,8 @@ WIDTH: Final = 2 + WEEKDAYS + MONTHS
 """Features of a date: place in time, missing, weekdays from Monday, months."""
 
 _DIGITS: Final = "0123456789"
-_LATIN: Final = str.maketrans(ARABIC_DIGITS, _DIGITS)
+LATIN: Final = str.maketrans(ARABIC_DIGITS, _DIGITS)
+"""For `str.translate`: Arabic digits as they are read here."""
 _ARABIC: Final = str.maketrans(_DIGITS, ARABIC_DIGITS)
 _DATE: Final = re.compile(
     r"(\d{1,2}|\d{4})([./-])(\d{1,2})\2(\d{1,2}|\d{4})"
@@ -78,7 +79,7 @@ def form_of(texts: Sequence[str]) -> DateForm | None:
 
     Where nothing tells day from month, the day is first, as the country writes it.
     """
-    found = [_DATE.fullmatch(text.translate(_LATIN)) for text in texts]
+    found = [_DATE.fullmatch(text.translate(LATIN)) for text in texts]
     matches = [match for match in found if match is not None]
     if not matches or len(matches) < len(found):
         return None

@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from falaj.workloads.bounds import ENDINGS
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import DateForm, form_of
 from falaj.workloads.training.header import check_header, decode, names_of, not_parquet, odd_quotes
@@ -369,7 +370,7 @@ def read_table(path: Path, encoding: str | None = None) -> Any:
             ragged, or its column names repeat.
     """
     suffix = path.suffix.lower()
-    if suffix not in {".csv", ".parquet"}:
+    if suffix not in ENDINGS["tables"]:
         raise WorkloadError(
             f"{path} has the extension {suffix or '(none)'!r}: a table is a .csv or .parquet file"
         )

@@ -1,6 +1,8 @@
 """What `falaj.components.local.Dataset` takes."""
 
-from typing import Annotated, Final, NotRequired
+from typing import Annotated, Final, NotRequired, TypedDict
+
+from annotated_types import Len
 
 from falaj.components.local.arguments import NOT_EMPTY, PATH, REPLACES, KeptArgs
 from falaj.components.specification.arguments import Default, Input, Usual
@@ -11,6 +13,32 @@ from falaj.components.specification.workload_bounds import bound, choice
 DIGITS: Final = "digits"
 TASK: Final = choice("dataset", "task")
 _CONTEXT: Final = bound("dataset", "context")
+_DELAY: Final = bound("features", "delay_hours")
+
+
+class FeatureTableArgs(TypedDict):
+    """A table of what was known of whom a row of the dataset is about, and since when.
+
+    A row of the dataset gets the latest row of its keys that was known by its time. A date without
+    a time of the day counts in a feature table from the end of the day on, and in the dataset from
+    its beginning, so that nothing of the same day is taken that came later.
+    """
+
+    source: Annotated[str, PATH]
+    """The .csv or .parquet file. A changed file is another dataset."""
+    keys: Annotated[list[Annotated[str, NOT_EMPTY]], Len(1)]
+    """Columns that the dataset has as well: whose values are the same belongs together. A number
+    and its digits are the same."""
+    time: NotRequired[Annotated[str | None, NOT_EMPTY]]
+    """Column that says from when a row holds. Default: each key has one row, and it always holds.
+    """
+    columns: NotRequired[Annotated[list[Annotated[str, NOT_EMPTY]] | None, Len(1)]]
+    """What is taken, as inputs of the model that are called ``TABLE.COLUMN``. Default: all columns
+    beside keys and time."""
+    within_days: NotRequired[Annotated[float | None, bound("features", "within_days")]]
+    """How old a row may be, in days. Default: however old."""
+    delay_hours: NotRequired[Annotated[float, _DELAY, Default(_DELAY.default)]]
+    """How long after its time a row is known, in hours, as of tables that are filled at night."""
 
 
 @described
@@ -24,6 +52,12 @@ class DatasetArgs(KeptArgs):
     which are streamed. A changed file is another dataset."""
     target: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
     """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
+    feature_tables: NotRequired[Annotated[dict[str, FeatureTableArgs], Default({}), REPLACES]]
+    """Feature tables that give a table further columns, by names that these are called with: of
+    each row what was known by its time, and nothing later. Default: none."""
+    feature_time: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
+    """Column of the table that says of which moment a row is, needed where feature tables have
+    times. It and the keys are no inputs of the model."""
     task: NotRequired[Annotated[Input[str], TASK, Default(TASK.default), REPLACES]]
     """What is learned; ``auto`` decides it by the target column."""
     seed: NotRequired[Annotated[Input[int], bound("dataset", "seed"), Default(7), REPLACES]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,13 +20,14 @@ from falaj.components.local.provider.fields import (
     text,
 )
 from falaj.components.local.provider.handler import Change, Context, Handler
-from falaj.wire.documents import is_mapping
+from falaj.wire.documents import is_mapping, mapping
 from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 _ALLOWED: Final = (
     "digits, or the absolute path of a .csv or .parquet file, of a .txt or .md text, of a .jsonl "
     "file of conversations or of a folder of pictures or of shards"
 )
+_TABLES: Final = "featureTables"
 
 
 class DatasetHandler(Handler):
@@ -36,6 +38,7 @@ class DatasetHandler(Handler):
     arguments: ClassVar[type] = DatasetArgs
     filled: ClassVar[Mapping[str, str]] = {
         "sourceSha256": "Digest of the source file, so that a changed file is a change.",
+        "featuresSha256": "Digest of the feature tables, so that a changed one is a change.",
         "vocabularyOfSha256": "Digest of that vocabulary, so that another one is a change.",
     }
     outputs: ClassVar[Mapping[str, str]] = {
@@ -54,6 +57,7 @@ class DatasetHandler(Handler):
         """The file must be there; its digest and that of a vocabulary become inputs."""
         checked = super().check(given, old)
         _check_vocabulary(checked)
+        _check_features(checked)
         source = checked.get("source")
         if not isinstance(source, str):
             checked["sourceSha256"] = UNKNOWN
@@ -157,6 +161,20 @@ def _check_vocabulary(checked: Values) -> None:
     )
 
 
+def _check_features(checked: Values) -> None:
+    """Have the digest of the feature tables become an input.
+
+    Raises:
+        InvalidInputsError: one isn't there.
+    """
+    tables = mapping(checked.get(_TABLES))
+    if has_unknown({_TABLES: checked.get(_TABLES)}):
+        checked["featuresSha256"] = UNKNOWN
+    elif tables:
+        named = ((name, Path(str(mapping(each)["source"]))) for name, each in tables.items())
+        checked["featuresSha256"] = machine.digest_of_files(named, _TABLES)
+
+
 def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -183,7 +201,14 @@ def _files(folder: Path) -> Iterator[Path]:
 def _options(inputs: Values) -> list[str]:
     keys = ("source", "target", "task", "seed", "holdout", "context", "vocabulary")
     values = {key: optional(inputs, key) for key in keys}
-    return workloads.options({**values, "vocabulary-of": optional(inputs, "vocabularyOf")})
+    joined = {"time": optional(inputs, "featureTime"), "tables": inputs.get(_TABLES)}
+    return workloads.options(
+        {
+            **values,
+            "vocabulary-of": optional(inputs, "vocabularyOf"),
+            "features": json.dumps(joined, ensure_ascii=False) if joined["tables"] else None,
+        }
+    )
 
 
 def _outputs(described: Mapping[str, Any]) -> Values:

@@ -1,0 +1,118 @@
+"""Feature tables of a stack, checked against the files that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from falaj.components.local.machine import TABLES
+from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
+from falaj.stacks.settings.problems import Path as KeyPath
+from falaj.stacks.settings.suggestions import closest, similar_files
+from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.header import read_header
+
+if TYPE_CHECKING:
+    from falaj.stacks.settings.local import FeaturesSettings, FeatureTableSettings
+
+_ABOVE: Final = ("features",)
+_SHOWN: Final = 20
+
+
+def check_features(
+    features: FeaturesSettings, dataset: Path | None, target: str | None, root: Path
+) -> list[Finding]:
+    """What of feature tables isn't there, or can't be joined.
+
+    Args:
+        features: the section.
+        dataset: the table that they are joined to; None: the dataset is no table.
+        target: the column to predict.
+        root: the project's folder.
+    """
+    if dataset is None:
+        message = (
+            f"given, but the dataset is no {' or '.join(TABLES)} file that columns are given to"
+        )
+        return [Finding(_ABOVE, message, (Drop(_ABOVE),))]
+    try:
+        columns = read_header(dataset)
+    except (WorkloadError, OSError):  # told of the dataset
+        return []
+    asking = _Header(dataset, columns)
+    time = (*_ABOVE, "time")
+    found = [*asking.lacks(features.time, time), *_target(features.time, target, time)]
+    for name, table in features.tables.items():
+        above = (*_ABOVE, "tables", name)
+        for place, key in enumerate(table.keys):
+            path = (*above, "keys", place)
+            found += [*asking.lacks(key, path), *_target(key, target, path)]
+        found += _check_times(features, name, table)
+        found += _check_file(table, above, asking, root)
+    return found
+
+
+def _check_times(
+    features: FeaturesSettings, name: str, table: FeatureTableSettings
+) -> list[Finding]:
+    if table.time is not None:
+        message = (
+            f"missing; the rows of {name} have a time, so name the column of the dataset that "
+            "says of which moment a row is"
+        )
+        return [Finding((*_ABOVE, "time"), message)] if features.time is None else []
+    given = {"withinDays": table.within_days is not None, "delayHours": bool(table.delay_hours)}
+    message = "given, but it is of rows that have a time; name its column (time)"
+    paths = ((*_ABOVE, "tables", name, key) for key, is_given in given.items() if is_given)
+    return [Finding(path, message, (Drop(path),)) for path in paths]
+
+
+def _check_file(
+    table: FeatureTableSettings, above: KeyPath, asking: _Header, root: Path
+) -> list[Finding]:
+    path = (*above, "source")
+    source = (root / Path(table.source).expanduser()).resolve()
+    actions = tuple(Put(path, each) for each in similar_files(table.source, root, TABLES)[:1])
+    if source.suffix.lower() not in TABLES:
+        what = f"given {format_value(table.source)}; allowed: a {' or '.join(TABLES)} file"
+        return [Finding(path, what, actions)]
+    if not source.is_file():
+        what = f"there is no file {source}; a relative path starts at the project's folder"
+        return [Finding(path, what, actions)]
+    try:
+        own = _Header(source, read_header(source))
+    except (WorkloadError, OSError) as error:
+        return [Finding(path, f"its columns can't be read: {error}")]
+    found = own.lacks(table.time, (*above, "time"))
+    for place, key in enumerate(table.keys):
+        if key in asking.columns:  # else it is told of the dataset
+            found += own.lacks(key, (*above, "keys", place))
+    for place, each in enumerate(table.columns or ()):
+        found += own.lacks(each, (*above, "columns", place))
+    return found
+
+
+@dataclass(frozen=True)
+class _Header:
+    """Columns of a table."""
+
+    path: Path
+    columns: Sequence[str]
+
+    def lacks(self, given: str | None, path: KeyPath) -> list[Finding]:
+        """A column that isn't there, with the one that may be meant."""
+        if given is None or given in self.columns:
+            return []
+        listed = ", ".join(self.columns[:_SHOWN]) + (" …" if len(self.columns) > _SHOWN else "")
+        meant = closest(given, self.columns)
+        hint = "" if meant is None else f"; did you mean {meant}?"
+        message = f"given {format_value(given)}, but {self.path.name} has the columns {listed}"
+        return [Finding(path, message + hint, () if meant is None else (Put(path, meant),))]
+
+
+def _target(given: str | None, target: str | None, path: KeyPath) -> list[Finding]:
+    if given is None or given != target:
+        return []
+    return [Finding(path, f"given {format_value(given)}, but that is what is predicted (target)")]
