@@ -253,10 +253,9 @@ def write_joined(
             if name in rows.column_names:
                 raise WorkloadError(f"{source} has a column {name!r} already")
             column = interpret(name, data, each.mark)
-            plain = isinstance(column, Column) and column.kind == "numeric"
-            rows = rows.append_column(
-                name, _arrow.array(column.values, from_pandas=True) if plain else data
-            )
+            if isinstance(column, Column) and column.kind == "numeric":
+                data = _arrow.array(column.values, from_pandas=True)  # noqa: PLW2901
+            rows = rows.append_column(name, data)
     buffer = io.BytesIO()
     (_csv.write_csv if output.suffix.lower() == ".csv" else _parquet.write_table)(rows, buffer)
     write_atomic(output, buffer.getvalue())
