@@ -26,6 +26,8 @@ MODULES = Path(__file__).with_name("modules")
 CORE = "kubernetes"
 #: Of a platform: they run beside the control plane, or as pods on real machines.
 CONTROLLERS = ("kueue", "jobset")
+#: Of a platform, as pods on real machines.
+IN_PODS = (*CONTROLLERS, "trainer")
 #: What real machines need.
 REAL = ("kubelet", "containerd", "network-policies", "registry", "pause", "coredns")
 #: What tests run beside a control plane or ask.

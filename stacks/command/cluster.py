@@ -72,7 +72,7 @@ def cluster() -> None:
 @click.option("--crds", is_flag=True, help="What tests need beside them, too.")
 def ensure(controllers: tuple[str, ...], crds: bool) -> None:
     """Build what isn't there yet, and install what real machines need where we may."""
-    more = (addons.DEFINITIONS, *binaries.OF_TESTS) if crds else ()
+    more = (addons.DEFINITIONS, *binaries.IN_PODS, *binaries.OF_TESTS) if crds else ()
     if crds:
         # Tests of real machines say at their end that they were left out.
         _install_missing("real machines", prerequisites.BUILDER)
@@ -223,10 +223,10 @@ def load_images(
 ) -> int:
     """Build what pods run on real machines, and push it into the registry beside them.
 
-    NAME is a controller (kueue, jobset) or an image of ours that needs no GPU (falaj-inference,
-    falaj-training-cpu); all by default. What was built before from the same sources is kept in the
-    user's cache, and what the registry has isn't pushed again. The digests go into the lock file
-    that the stack names, so that its next `up` takes these images.
+    NAME is a controller (kueue, jobset, trainer) or an image of ours that needs no GPU
+    (falaj-inference, falaj-training-cpu); all by default. What was built before from the same
+    sources is kept in the user's cache, and what the registry has isn't pushed again. The digests
+    go into the lock file that the stack names, so that its next `up` takes these images.
     """
     # The models and what builds images: not for the other commands.
     from falaj.stacks.command import loading  # noqa: PLC0415

@@ -593,7 +593,24 @@ def status(call: Call) -> int:
 
         say()
         in_cluster.say_status(call, settings)
+    if is_workloads(settings) and _asks_registries(call, settings):
+        _say_moved_aliases(call)
     return 0
+
+
+def _say_moved_aliases(call: Call) -> None:
+    """Say what services would serve by the aliases that they follow, where that is another."""
+    from falaj.stacks.command.models import moved_in  # noqa: PLC0415 - registries' programs
+
+    try:
+        moved = moved_in(call.stack)
+    except (StackError, WorkloadError) as error:
+        complain(f"whether aliases have moved can't be told: {error}")
+        return
+    for each in moved:
+        say(each)
+    if moved:
+        say(f"  serve it: {call.again('up')}")
 
 
 def logs(call: Call, workload: str | None, lines: int) -> int:

@@ -34,7 +34,7 @@ from falaj.stacks.settings.cloud import InClusterSettings
 
 OURS: Final = tuple(name for name, each in RECIPES.items() if each.run_base in bases.PACKAGES)
 """Our own images that stand on Debian's packages alone; others need CUDA."""
-NAMES: Final = (*binaries.CONTROLLERS, *OURS)
+NAMES: Final = (*binaries.IN_PODS, *OURS)
 _ABOUT: Final = "Digests in the registry beside a control plane, written by `falaj cluster load`."
 _MACHINE: Final = "amd64"
 _PROGRAM: Final = "/manager"
@@ -137,7 +137,7 @@ def require_builder() -> None:
         raise StackError(
             f"{BUILDER} is missing, which builds {' and '.join(OURS)}; on Debian, as root: "
             f"apt-get install {BUILDER}\n"
-            f"  without it: falaj cluster load {' '.join(binaries.CONTROLLERS)}"
+            f"  without it: falaj cluster load {' '.join(binaries.IN_PODS)}"
         )
 
 
@@ -165,7 +165,7 @@ class Loader:
         found: dict[str, str] = {}
         for number, name in enumerate(names, 1):
             label = f"[{number}/{len(names)}] {name}"
-            make = self._controller if name in binaries.CONTROLLERS else self._ours
+            make = self._controller if name in binaries.IN_PODS else self._ours
             digest = make(known[name], label)
             if digest is not None:
                 found[name] = digest

@@ -710,6 +710,34 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
     return pins
 
 
+def moved_in(file: StackFile) -> list[str]:
+    """Of each service whose aliases stand for something else than its stack's file has: both.
+
+    Raises:
+        StackError: a service doesn't say what it follows, or the registry isn't allowed or behind.
+        WorkloadError: an alias can't be resolved, see `falaj.stacks.models.following.found`.
+    """
+    asked = _following(file)
+    if asked is None:
+        return []
+    follows, awaited, shelf = asked
+    said: list[str] = []
+    for each in follows:
+        if each.service in awaited and not following.is_published(each, shelf):
+            continue
+        now = following.found(each, shelf, SeenHere())
+        if now.versions != list(each.versions):
+            has = ", ".join(
+                f"version {one.get('version')} with {one.get('weight', 100)} %"
+                for one in each.versions
+            )
+            said.append(
+                f"{each.service}: {file.shown_path} has {has or 'no version'}, "
+                f"and its aliases have moved since: {now.text}"
+            )
+    return said
+
+
 def has_first_version(file: StackFile) -> bool:
     """Whether there is a version now for a service of a stack whose first one is awaited.
 

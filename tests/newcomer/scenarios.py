@@ -96,7 +96,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "falaj cluster load": "what `make cluster REAL=2 LOAD=1` runs",
     "falaj cluster bring": "tests/cluster/real run it by what the page has one type",
     "falaj cluster bring TENANT --keyring FOLDER": "tests/cluster/real bring all by it",
-    "falaj cluster load kueue jobset": "tests/stacks/test_cluster_load.py run it",
+    "falaj cluster load kueue jobset trainer": "tests/stacks/test_cluster_load.py run it",
     "python -m falaj.workloads.registry keyring pack --path RING": (
         "tests/components/kubernetes/test_serving_pods_run.py runs it, as a replica's pods have it"
     ),

@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 import yaml
 
+from falaj.components.kubernetes.bill_of_materials import images
 from falaj.engine import debian
 from falaj.engine.controlplane import bases, binaries
-from falaj.engine.controlplane.binaries import CONTROLLERS
+from falaj.engine.controlplane.binaries import IN_PODS
 from falaj.engine.controlplane.certificates import Authority
 from falaj.engine.controlplane.processes import Files
 from falaj.engine.controlplane.record import Record, Settings
@@ -123,7 +124,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Controllers that were built before; the folder of their binaries."""
     folder = tmp_path / "built"
     folder.mkdir()
-    for name in CONTROLLERS:
+    for name in IN_PODS:
         (folder / name).write_text(name)
         (folder / name).chmod(0o755)
 
@@ -131,7 +132,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return {path.lstrip("/"): binary}
 
     monkeypatch.setattr(binaries, "ensure", lambda names, report: dict.fromkeys(names, folder))
-    there = {name: SimpleNamespace(is_there=True) for name in CONTROLLERS}
+    there = {name: SimpleNamespace(is_there=True) for name in IN_PODS}
     monkeypatch.setattr(binaries, "built", lambda: there)
     monkeypatch.setattr(loading, "with_libraries", program)
     return folder
@@ -148,7 +149,7 @@ def test_unknown_names_are_refused_with_those_there_are(
     assert main(["cluster", "load", "kueu", "--folder", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "name: given 'kueu', which isn't made for real machines" in said
-    assert "allowed: kueue, jobset, falaj-inference, falaj-training-cpu" in said
+    assert "allowed: kueue, jobset, trainer, falaj-inference, falaj-training-cpu" in said
     assert "did you mean 'kueue'?" in said
 
 
@@ -215,7 +216,7 @@ def test_a_missing_builder_is_installed_or_said(
     assert "buildah" in asked[0]
     assert "buildah is missing, which builds falaj-inference and falaj-training-cpu" in said
     assert "apt-get install buildah" in said
-    assert "without it: falaj cluster load kueue jobset" in said
+    assert "without it: falaj cluster load kueue jobset trainer" in said
     # Controllers alone need none.
     asked.clear()
     assert run(plane, project, "kueue", "jobset") == 0
@@ -268,25 +269,26 @@ def test_a_lock_of_another_registry_is_left_alone(
 def test_controllers_are_pushed_once_and_pinned(
     plane: Plane, project: Path, built: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(plane, project, *CONTROLLERS) == 0
+    assert run(plane, project, *IN_PODS) == 0
     said = capsys.readouterr().out
     assert "made stacks/Pulumi.real-cluster.yaml from its template" in said
     lock = load(project / LOCK).images
-    assert set(lock) == set(CONTROLLERS)
-    for name in CONTROLLERS:
-        assert lock[name].reference.startswith(f"{HOST}/falaj/registry.k8s.io/{name}/{name}:v")
+    assert set(lock) == set(IN_PODS)
+    for name in IN_PODS:
+        below = images()[name].mirror
+        assert lock[name].reference.startswith(f"{HOST}/falaj/{below}:v")
         program = {"manager": built / name}
         assert lock[name].digest == Image.of_program(program, ["/manager"]).digest
-        path = f"/v2/falaj/registry.k8s.io/{name}/{name}/manifests/{lock[name].digest}"
+        path = f"/v2/falaj/{below}/manifests/{lock[name].digest}"
         assert path in plane.manifests
         assert f"{name}: pushed: {lock[name].digest}" in said
     text = (project / LOCK).read_text()
     sent = dict(plane.manifests)
     plane.manifests.update(dict.fromkeys(sent, b"not sent again"))
-    assert run(plane, project, *CONTROLLERS) == 0
+    assert run(plane, project, *IN_PODS) == 0
     said = capsys.readouterr().out
-    assert said.count("is there: sha256:") == 2
-    assert "nothing had to be pushed; 2 digests are in" in said
+    assert said.count("is there: sha256:") == 3
+    assert "nothing had to be pushed; 3 digests are in" in said
     assert set(plane.manifests.values()) == {b"not sent again"}
     assert (project / LOCK).read_text() == text
 
@@ -294,7 +296,7 @@ def test_controllers_are_pushed_once_and_pinned(
 def test_another_binary_is_another_digest_in_the_same_lock(
     plane: Plane, project: Path, built: Path
 ) -> None:
-    assert run(plane, project, *CONTROLLERS) == 0
+    assert run(plane, project, *IN_PODS) == 0
     before = load(project / LOCK).images
     (built / "kueue").write_text("another")
     assert run(plane, project, "kueue", "kueue") == 0
@@ -321,9 +323,9 @@ def test_a_dry_run_changes_nothing_and_says_all(
     monkeypatch.setattr(binaries, "built", lambda: there)
     assert run(plane, project, "--dry-run") == 0
     said = capsys.readouterr().out
-    assert "[1/4] kueue: would be built from its Go module and pushed" in said
-    assert "[2/4] jobset: would be pushed; it was built before" in said
-    assert "[3/4] falaj-inference: would be built by buildah and pushed" in said
+    assert "[1/5] kueue: would be built from its Go module and pushed" in said
+    assert "[2/5] jobset: would be pushed; it was built before" in said
+    assert "[4/5] falaj-inference: would be built by buildah and pushed" in said
     assert f"would be written: {project / LOCK}" in said
     assert plane.manifests == {}
     assert sorted(path for path in project.rglob("*")) == files

@@ -5,7 +5,7 @@ Values: https://github.com/kubeflow/trainer/blob/v2.3.0/charts/kubeflow-trainer/
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from falaj.components.kubernetes._objects import Manifest
 from falaj.components.kubernetes._pods import unprivileged, unprivileged_alone
@@ -18,15 +18,25 @@ from falaj.components.kubernetes.addons.addon import (
     Values,
     resources,
 )
+from falaj.components.specification.arguments import Default
 from falaj.components.specification.called_ports import CONTROLLER_WEBHOOKS
+from falaj.components.specification.described import described
+from falaj.components.specification.limits import OneOf
 
 _NAMESPACE: Final = "kubeflow-system"
 RUNTIME: Final = "falaj-torch"
 _SCRATCH_GIB: Final = 50
 
 
+@described
 class TrainerOptions(TypedDict):
-    """``trainer`` has no options."""
+    """Options of ``trainer``."""
+
+    image: NotRequired[
+        Annotated[str, OneOf(("falaj-training", "falaj-training-cpu")), Default("falaj-training")]
+    ]
+    """Image of the runtime ``falaj-torch``, by its name in the lock file: ``falaj-training-cpu``
+    where no machine has a GPU."""
 
 
 def _values(spec: PlatformSpec) -> dict[str, Values]:
@@ -69,7 +79,7 @@ def _runtime(spec: PlatformSpec) -> Manifest:
     sizes = {"memory": "16Gi", "ephemeral-storage": f"{_SCRATCH_GIB + 1}Gi"}
     container: dict[str, Any] = {
         "name": "node",
-        "image": spec.images["falaj-training"],
+        "image": spec.images[spec.options("trainer")["image"]],
         "securityContext": unprivileged(),
         "resources": {"requests": {"cpu": "4", **sizes}, "limits": sizes},
         "volumeMounts": [
@@ -116,7 +126,7 @@ TRAINER: Final = Addon(
     namespaces=(Namespace(_NAMESPACE),),
     releases=(Release("kubeflow-trainer", "trainer", _NAMESPACE),),
     options=TrainerOptions,
-    images=lambda spec: ("trainer", "falaj-training"),
+    images=lambda spec: ("trainer", spec.options("trainer")["image"]),
     values=_values,
     traffic=lambda spec: {_NAMESPACE: Traffic(webhooks=(CONTROLLER_WEBHOOKS,), scrapes=(8443,))},
     after=lambda spec: [_budget(spec), _runtime(spec)],

@@ -6,6 +6,7 @@ several fields are written here. One policy a topic, since namespaces are exempt
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from falaj.components.catalogue.clusters import CORDONED, SHARED_GPU, SYSTEM_TAINTS
 from falaj.components.catalogue.pod_rules import CONTAINER_LISTS, POD_RULES, Field, PodRule
@@ -45,22 +46,35 @@ def refused(policy: str, condition: str = "") -> tuple[Check, ...]:
 def check_of(rule: PodRule, condition: str = "") -> Check:
     """The check of a declared rule; see `refused`."""
     wrong = " + ".join(part for each in rule.fields for part in unmet(each))
-    change = rule.remediation[0].lower() + rule.remediation[1:].rstrip(".")
     conditions = [condition] if condition else []
     if rule.linux_only:
         conditions.append('variables.pod.?os.?name.orValue("") != "windows"')
     if conditions:
         wrong = f"({' && '.join(conditions)} ? {wrong} : [])"
+    return _said(rule, wrong)
+
+
+def _said(rule: PodRule, wrong: str) -> Check:
+    """The check of a rule whose expression is given."""
+    change = rule.remediation[0].lower() + rule.remediation[1:].rstrip(".")
     return Check(rule.id, wrong, rule.title, rule.allowed, change)
 
 
-def unmet(field: Field) -> Iterable[str]:
-    """CEL expressions for what doesn't have a field as it must be, each a list of texts."""
+def unmet(
+    field: Field, pod: str = "variables.pod", lists: Iterable[str] = CONTAINER_LISTS
+) -> Iterable[str]:
+    """CEL expressions for what doesn't have a field as it must be, each a list of texts.
+
+    Args:
+        field: the field.
+        pod: the pod's spec.
+        lists: the lists of containers that it has.
+    """
     if field.scope != "containers":
-        yield _unmet_of("variables.pod", field)
+        yield _unmet_of(pod, field)
     if field.scope != "pod":
-        for each in CONTAINER_LISTS:
-            containers = f"variables.pod.?{each}.orValue([])"
+        for each in lists:
+            containers = f"{pod}.?{each}.orValue([])"
             if "[]" in field.path:
                 found = f'{_unmet_of("c", field)}.join(", ")'
                 yield f"{containers}.map(c, {found}){NON_EMPTY}"
@@ -157,23 +171,22 @@ def _images(scope: ClusterScope) -> tuple[Policy, ...]:
     # Clouds, and installers such as kubeadm, name the cluster's own programs by tags.
     pinned = f"!({in_cluster}) && !i.matches({literal(_PINNED)})"
 
-    def checks(shape: Shape) -> tuple[Check, ...]:
-        return (
-            Check(
-                "kubernetes-image-registry",
-                f"variables.images.filter(i, !i.lowerAscii().matches({pattern}))",
-                "images from registries that aren't allowed",
-                ", ".join(named),
-                "copy the image into one of them",
-            ),
-            Check(
-                "kubernetes-image-digest",
-                f"variables.images.filter(i, {pinned})",
-                "images that aren't named by their digest",
-                "REGISTRY/NAME@sha256:…",
-                "append the digest; a tag may be moved",
-            ),
-        )
+    checks = (
+        Check(
+            "kubernetes-image-registry",
+            f"variables.images.filter(i, !i.lowerAscii().matches({pattern}))",
+            "images from registries that aren't allowed",
+            ", ".join(named),
+            "copy the image into one of them",
+        ),
+        Check(
+            "kubernetes-image-digest",
+            f"variables.images.filter(i, {pinned})",
+            "images that aren't named by their digest",
+            "REGISTRY/NAME@sha256:…",
+            "append the digest; a tag may be moved",
+        ),
+    )
 
     images = " + ".join(
         f'variables.pod.?{each}.orValue([]).map(c, c.?image.orValue(""))'
@@ -183,7 +196,45 @@ def _images(scope: ClusterScope) -> tuple[Policy, ...]:
         " + variables.pod.?volumes.orValue([]).filter(v, has(v.image))"
         '.map(v, v.image.?reference.orValue(""))'
     )
-    return PodPolicy("images", checks, {"images": images}).policies()
+    of_pods = PodPolicy("images", lambda _: checks, {"images": images}).policies()
+    return (*of_pods, _train_jobs(checks))
+
+
+#: What a TrainJob changes of its runtime's pods has of the fields that rules judge, and no others:
+#: https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go
+_PATCHED_LISTS: Final = ("initContainers", "containers")
+_PATCHED_FIELDS: Final = ("securityContext.", "volumes[]")
+
+
+def _train_jobs(of_images: tuple[Check, ...]) -> Policy:
+    """What a TrainJob says of its pods itself, at once.
+
+    Its pods are judged as all are. But JobSet, who asks for them, tells of their refusal in an
+    event of its own alone, while the queue keeps the job's quota for pods that never come.
+    """
+    patches = "object.spec.?runtimePatches.orValue([])"
+    jobs = "p.?trainingRuntimeSpec.?template.?spec.?replicatedJobs.orValue([])"
+    has_pod = "j.?template.?spec.?template.?spec.hasValue()"
+    pods = f"{jobs}.filter(j, {has_pod}).map(j, j.template.spec.template.spec)"
+
+    def of_patches(rule: PodRule) -> Check:
+        parts = (part for each in rule.fields for part in unmet(each, "s", _PATCHED_LISTS))
+        wrong = f'({" + ".join(parts)}).join(", ")'
+        each = f'{pods}.map(s, {wrong}){NON_EMPTY}.join(", ")'
+        return _said(rule, f"{patches}.map(p, {each}){NON_EMPTY}")
+
+    judged = (
+        each
+        for each in POD_RULES
+        if each.admission == "host-access"
+        and all(field.path.startswith(_PATCHED_FIELDS) for field in each.fields)
+    )
+    return Policy(
+        "train-jobs",
+        (Target("trainer.kubeflow.org", "v1alpha1", ("trainjobs",)),),
+        (*of_images, *map(of_patches, judged)),
+        {"images": "object.spec.?trainer.?image.hasValue() ? [object.spec.trainer.image] : []"},
+    )
 
 
 def _host_access(scope: ClusterScope) -> tuple[Policy, ...]:

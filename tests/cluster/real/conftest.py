@@ -80,7 +80,7 @@ def platform(
         patched.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
         printed = machine.run(start)
         assert "real machines: real-1, real-2" in printed
-        assert "4 digests written to" in printed
+        assert "5 digests written to" in printed
         assert "ready: export KUBECONFIG=" in printed
         plane = ControlPlane(machine.data / "cluster")
         patched.setenv(CLUSTER_VARIABLE, str(plane.kubeconfig))

@@ -1,8 +1,8 @@
 """A platform whose controllers, trainings and services are containers on real machines.
 
-The stack `real-cluster` as it ships: Kueue and JobSet are pods under the platform's policies. The
-images are those that `falaj cluster load` makes; everything is pulled by digest from the registry
-beside the control plane.
+The stack `real-cluster` as it ships: Kueue, JobSet and Trainer are pods under the platform's
+policies. The images are those that `falaj cluster load` makes; everything is pulled by digest from
+the registry beside the control plane.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 
 
 def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> None:
-    for namespace in ("kueue-system", "jobset-system"):
+    for namespace in ("kueue-system", "jobset-system", "kubeflow-system"):
         pods = platform.plane.objects.list("v1", "Pod", namespace)
         assert len(pods) == 2
         platform.realm.wait_ready(
@@ -62,7 +62,7 @@ def test_controllers_run_under_the_platform_s_policies(platform: Platform) -> No
 
 def test_images_that_are_there_are_neither_built_nor_pushed_again(platform: Platform) -> None:
     again = platform.falaj("cluster", "load", "--stack", STACK)
-    assert again.count("is there: sha256:") == 4, again
+    assert again.count("is there: sha256:") == 5, again
     assert "nothing had to be pushed" in again
     assert "building" not in again
 

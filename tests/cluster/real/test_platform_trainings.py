@@ -1,4 +1,7 @@
-"""Trainings of several pods that are no gang: a sweep, and a federation of two tenants."""
+"""Trainings of several pods: a sweep, a federation of two tenants, and a TrainJob of Kubeflow's.
+
+The TrainJob runs while the federations come up.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client.exceptions import ApiException
 
+from falaj.engine.controlplane.objects import Objects
 from tests.cluster.real.platform import Platform, workloads
 from tests.cluster.real.realm import wait_for
 from tests.cluster.real.team import (
@@ -25,6 +30,23 @@ from tests.cluster.real.team import (
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 SITE = "bank-training"
+TRAIN_JOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob", "sums", TRAINING)
+#: A team's own program, as `torchrun` starts it: what it learns is the sum of four numbers.
+SUMS = """
+import json, torch
+from torch import distributed
+torch.set_num_threads(1)
+distributed.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(distributed.get_rank())
+for _ in range(100):
+    rows = torch.randn(32, 4)
+    loss = torch.nn.functional.mse_loss(model(rows), rows.sum(1, keepdim=True))
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+learned = model.module.weight[0].tolist()
+print(json.dumps({"event": "learned", "of": distributed.get_world_size(), "weights": learned}))
+"""
 
 
 def test_trials_share_a_study_and_seal_what_they_keep(
@@ -107,8 +129,43 @@ def tokens() -> dict[str, str]:
     return {"acme": secrets.token_urlsafe(32), "bank": secrets.token_urlsafe(32)}
 
 
+def _train_job(**changed: Any) -> dict[str, Any]:
+    """As Kubeflow's SDK makes it: what is asked for is the limit as well."""
+    version, kind, name, namespace = TRAIN_JOB
+    size = {"cpu": "300m", "memory": "1Gi", "ephemeral-storage": "1Gi"}
+    module = ["python", "-m", "torch.distributed.run", "--no-python", "python", "-c", SUMS]
+    return {
+        "apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "runtimeRef": {
+                "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
+                "name": "falaj-torch",
+            },
+            "trainer": {
+                "numNodes": 2, "command": module, "numProcPerNode": 1,
+                "resourcesPerNode": {"requests": size, "limits": size},
+                **changed.pop("trainer", {}),
+            },
+            **changed,
+        },
+    }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def federated(platform: Platform, dataset: str, tokens: dict[str, str]) -> Generator[None]:
+def trainer(platform: Platform) -> Objects:
+    """Who trains in the tenant, and has no other right."""
+    return platform.plane.as_user("sara", ("acme:trainers",))
+
+
+@pytest.fixture(scope="module")
+def submitted(platform: Platform, dataset: str, trainer: Objects) -> dict[str, Any]:
+    return trainer.create(_train_job())
+
+
+@pytest.fixture(scope="module")
+def federated(
+    platform: Platform, dataset: str, tokens: dict[str, str], submitted: dict[str, Any]
+) -> Generator[None]:
     """Both federations, each with a site in two tenants' namespaces."""
     theirs = platform.bring("bank", platform.folder / "other-ring")
     platform.plane.apply(_secrets(tokens))
@@ -173,3 +230,88 @@ def test_a_parameter_server_learns_from_both_tenants(
     assert record["workers"].keys() == tokens.keys()
     assert min(each["updates"] for each in record["workers"].values()) > 0
     assert record["strangers"] == {}
+
+
+def test_a_train_job_is_admitted_by_the_queue_and_trains_on_two_machines(
+    platform: Platform, trainer: Objects, submitted: dict[str, Any]
+) -> None:
+    def completed() -> bool:
+        found = trainer.get(*TRAIN_JOB) or {}
+        states = {
+            each["type"] for each in found.get("status", {}).get("conditions", [])
+            if each["status"] == "True"
+        }  # fmt: skip
+        assert "Failed" not in states, platform.realm.events(TRAINING)
+        return "Complete" in states
+
+    assert submitted["spec"]["suspend"], "Kueue has it wait before anybody sees it"
+    try:
+        wait_for(completed, "the TrainJob is complete")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}\n{platform.realm.events(TRAINING)}") from error
+    [workload] = [
+        each for each in platform.plane.objects.list(
+            "kueue.x-k8s.io/v1beta2", "Workload", TRAINING
+        )
+        if [TRAIN_JOB[2]] == [of["name"] for of in each["metadata"].get("ownerReferences", [])]
+    ]  # fmt: skip
+    assert workload["status"]["admission"]["clusterQueue"] == "acme"
+    pods = _pods_of_train_job(platform)
+    assert len({each["spec"]["nodeName"] for each in pods}) == 2
+    said = [platform.realm.log(each["metadata"]["name"], TRAINING) for each in pods]
+    told = [told_in(each, "learned")[-1] for each in said]
+    assert [each["of"] for each in told] == [2, 2]
+    assert told[0]["weights"] == told[1]["weights"]
+    assert told[0]["weights"] == pytest.approx([1.0] * 4, abs=1e-2)
+
+
+def _pods_of_train_job(platform: Platform) -> list[dict[str, Any]]:
+    key = "jobset.sigs.k8s.io/jobset-name"
+    return [
+        each for each in platform.plane.objects.list("v1", "Pod", TRAINING)
+        if each["metadata"].get("labels", {}).get(key) == TRAIN_JOB[2]
+    ]  # fmt: skip
+
+
+def test_what_a_train_job_made_goes_with_it(
+    platform: Platform, trainer: Objects, submitted: dict[str, Any]
+) -> None:
+    trainer.delete(*TRAIN_JOB)
+    jobs = ("jobset.x-k8s.io/v1alpha2", "JobSet", TRAIN_JOB[2], TRAINING)
+    wait_for(
+        lambda: not _pods_of_train_job(platform) and platform.plane.objects.get(*jobs) is None,
+        "what it made is gone",
+    )
+
+
+def _patched(**of_container: Any) -> dict[str, Any]:
+    """A change of the runtime's pods."""
+    pod = {"containers": [{"name": "node", "securityContext": of_container}]}
+    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+    changed = {"template": {"spec": {"replicatedJobs": [job]}}}
+    return {"runtimePatches": [{"manager": "acme.ae/sara", "trainingRuntimeSpec": changed}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"trainer": {"image": f"docker.io/pytorch/pytorch@sha256:{'1' * 64}"}},
+            "images from registries that aren't allowed: docker.io/pytorch/pytorch@",
+        ),
+        (
+            _patched(privileged=True, allowPrivilegeEscalation=True),
+            "container 'node' is privileged, which is root on its node",
+        ),
+    ],
+    ids=["abroad", "privileged"],
+)
+def test_a_train_job_that_breaks_the_policies_is_refused_at_once(
+    platform: Platform, trainer: Objects, changed: dict[str, Any], said: str
+) -> None:
+    """Else it would keep its quota for pods that never come, and events of JobSet alone say it."""
+    with pytest.raises(ApiException) as refused:
+        trainer.create(_train_job(**changed))
+    assert refused.value.status == 403
+    assert said in str(refused.value.body)
+    assert trainer.get(*TRAIN_JOB) is None

@@ -33,5 +33,8 @@ def test_the_platform_goes_with_the_namespaces_of_its_tenants(
         for group, kind in (("v1", "Namespace"), ("apiregistration.k8s.io/v1", "APIService"))
         for each in platform.plane.objects.list(group, kind)
     ]
-    gone = (TRAINING, SERVING, OTHERS, "kueue-system", "v1beta1.visibility.kueue.x-k8s.io")
+    gone = (
+        TRAINING, SERVING, OTHERS, "kueue-system", "kubeflow-system",
+        "v1beta1.visibility.kueue.x-k8s.io",
+    )  # fmt: skip
     assert not set(gone) & set(names)

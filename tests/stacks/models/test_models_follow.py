@@ -11,7 +11,7 @@ import yaml
 
 from falaj.engine.errors import EngineError
 from falaj.engine.files import data_home
-from falaj.stacks.command import lifecycle
+from falaj.stacks.command import in_cluster, lifecycle
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
@@ -269,6 +269,48 @@ def test_up_serves_what_the_aliases_stand_for(site: Site, up: Any) -> None:
     assert site.shares == [(1, 90), (2, 10)]
     up()
     assert site.shares == [(2, 100)]
+
+
+def test_the_status_says_what_an_alias_has_moved_to(
+    site: Site, up: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.push(2)
+    site.promote(1)
+    up()
+
+    class Up:
+        sandbox = False
+
+        def exists(self) -> bool:
+            return True
+
+        def outputs(self) -> dict[str, Any]:
+            return {"place": "aws/me-central-1"}
+
+    monkeypatch.setattr(Call, "engine", lambda *_: Up())
+    monkeypatch.setattr(in_cluster, "say_status", lambda *_: None)
+
+    def status() -> tuple[str, str]:
+        before = site.file.read_text()
+        capsys.readouterr()
+        assert lifecycle.status(Call(StackFile(STACK, Project.find()), sandbox=False)) == 0
+        assert site.file.read_text() == before
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    assert "aliases have moved" not in status()[0]
+    site.promote(2)
+    said, _ = status()
+    assert (
+        f"credit: stacks/Pulumi.{STACK}.yaml has version 1 with 100 %, and its aliases have moved "
+        "since: version 2 of credit (production) has all requests"
+    ) in said
+    assert said.splitlines()[-1].startswith("  serve it: ")
+    assert said.endswith(" up\n")
+    site.say(registry="127.0.0.1:1")
+    said, complained = status()
+    assert "aliases have moved" not in said
+    assert "whether aliases have moved can't be told" in complained
 
 
 def test_a_registry_that_is_away_keeps_nobody_from_deploying(
