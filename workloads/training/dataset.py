@@ -6,7 +6,7 @@ import datetime
 import hashlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from falaj.workloads.training import (
     shard_folder,
     shards,
     snapshot,
+    text_folder,
 )
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.frequencies import frequencies
@@ -42,6 +43,9 @@ from falaj.workloads.training.tables import (
     useless,
 )
 from falaj.workloads.vocabulary import BytePairs, Vocabulary
+
+if TYPE_CHECKING:
+    from falaj.workloads.training import shard_set, text_set
 
 LARGEST_PIXEL = 16.0
 """Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
@@ -198,9 +202,10 @@ class Source:
 
     Attributes:
         location: ``digits``, the path of a .csv, .parquet, .txt or .jsonl file, or a folder of
-            pictures or of shards.
-        target: the column to predict; digits, pictures and texts have their own.
-        task: ``auto``, ``classification`` or ``regression``.
+            pictures, of texts or of shards.
+        target: the column to predict; digits, pictures and texts have their own. Of shards whose
+            task is ``language`` the column of texts.
+        task: ``auto``, ``classification``, ``regression`` or ``language``.
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
         seed: fixes the split, together with the content's digest.
         holdout: the share of rows that training never sees, 0.05 to 0.5.
@@ -241,6 +246,8 @@ def build(source: Source) -> snapshot.Dataset:
     _check_options(source)
     path = Path(source.location)
     is_folder = source.location != SOURCE and path.is_dir()
+    if _is_streamed_text(source):
+        return _streamed(source, _wanted_texts(source))
     if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
         return _text(source)
     if path.suffix.lower() in bounds.ENDINGS["conversations"] and not is_folder:
@@ -251,8 +258,15 @@ def build(source: Source) -> snapshot.Dataset:
             raise WorkloadError(
                 f"--{shown} is of texts, and {source.location} is none: leave it out"
             )
+    if source.task == LANGUAGE:
+        raise WorkloadError(
+            f"--task {LANGUAGE} is of texts, and {source.location} is none: give a "
+            f"{', '.join(bounds.ENDINGS['texts'])} file, a folder of such, a "
+            f"{', '.join(bounds.ENDINGS['conversations'])} file of conversations, or a folder of "
+            "shards with the column of texts as --target"
+        )
     if _is_streamed(source):
-        return _streamed(source)
+        return _streamed(source, _wanted(source))
     if source.location == SOURCE:
         rows = _digits(source)
     elif is_folder:
@@ -335,13 +349,15 @@ def made_before(
         WorkloadError: an option is out of range, or a shard can't be read.
     """
     _check_options(source)
-    if not _is_streamed(source):
+    if _is_streamed_text(source):
+        wanted = _wanted_texts(source)
+    elif _is_streamed(source):
+        wanted = _wanted(source)
+    else:
         return None
     from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
 
-    wanted = _wanted(source)
-    made_of = wanted.made_of(shard_set.digests(wanted.folder))
-    return shard_set.made_before(made_of, output, keyring)
+    return shard_set.made_before(wanted.made_of(), output, keyring)
 
 
 def _is_streamed(source: Source) -> bool:
@@ -351,7 +367,20 @@ def _is_streamed(source: Source) -> bool:
     return shard_folder.holds_shards(path)
 
 
-def _wanted(source: Source) -> Any:
+def _is_streamed_text(source: Source) -> bool:
+    """Whether texts are in a folder: files, or rows of a column of shards."""
+    path = Path(source.location)
+    if source.location == SOURCE or not path.is_dir():
+        return False
+    try:
+        if shard_folder.holds_shards(path):
+            return source.task == LANGUAGE
+        return text_folder.holds_texts(path)
+    except OSError as error:
+        raise WorkloadError(f"{error.filename or path} can't be read: {error.strerror}") from error
+
+
+def _wanted(source: Source) -> shard_set.Wanted:
     from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
 
     return shard_set.Wanted(
@@ -359,17 +388,39 @@ def _wanted(source: Source) -> Any:
     )
 
 
-def _streamed(source: Source) -> snapshot.Dataset:
-    from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
+def _wanted_texts(source: Source) -> text_set.Wanted:
+    from falaj.workloads.training import text_set  # noqa: PLC0415 - imports torch
 
-    made = shard_set.make(_wanted(source))
+    folder, is_column = Path(source.location), _is_streamed(source)
+    if not is_column:
+        _check_language(source, "a folder of texts")
+    elif source.target is None:
+        raise WorkloadError(
+            f"name the column of texts (--target) of the shards of {folder}, which a language "
+            f"model is to learn from (--task {LANGUAGE})"
+        )
+    elif source.encoding is not None:
+        raise WorkloadError(
+            f"--encoding {source.encoding} is of text files, and shards are UTF-8: leave it out"
+        )
+    return text_set.Wanted(
+        folder, source.target, source.encoding, source.seed, source.holdout,
+        language.CONTEXT if source.context is None else source.context, source.vocabulary,
+    )  # fmt: skip
+
+
+def _streamed(source: Source, wanted: shard_set.Wanted | text_set.Wanted) -> snapshot.Dataset:
+    made = wanted.make()
     rows, stream = _Rows(made.inputs, made.labels, made.fields), made.stream
     content = snapshot.digest([[each["name"], each["sha256"]] for each in stream["sources"]])
     notes = _notes(replace(rows, fields={**rows.fields, "classes": None}))
     dataset = _described_as(
-        source, content, rows, train=made.sample, held_out=made.held_out, notes=notes
-    )
+        source, content, rows,
+        train=made.sample, held_out=made.held_out, notes=notes, pairs=made.pairs,
+    )  # fmt: skip
     description = dataset.description
+    if made.characters is not None:
+        description["statistics"]["target"] = _of_characters(made.characters)
     description["rows"]["total"] += stream["rows"]
     description["rows"]["train"] += stream["rows"]
     description[snapshot.STREAM] = stream
@@ -383,9 +434,9 @@ def _check_language(source: Source, what: str) -> None:
             f"{what} has one target, the token that follows, not {source.target!r}: leave "
             "--target away"
         )
-    if source.task != "auto":
+    if source.task not in ("auto", LANGUAGE):
         raise WorkloadError(
-            f"of {what} a language model learns: use --task auto, not {source.task}"
+            f"of {what} a language model learns: use --task auto or {LANGUAGE}, not {source.task}"
         )
 
 
@@ -405,7 +456,7 @@ def _text(source: Source) -> snapshot.Dataset:
     order = np.concatenate([train, held_out])
     characters = language.vocabulary(points[train]) if given is None else given.names
     tokens = language.numbered(points[order], characters)
-    fields = _fields_of_text(path, characters, context)
+    fields = language.fields_of(_source_of(path), characters, context)
     unknown = int((tokens == 0).sum())
     different = len(np.unique(tokens[tokens > 0]))
     notes = [f"{points.size:,} characters, {different:,} different ones; a row is a window of "
@@ -423,18 +474,8 @@ def _text(source: Source) -> snapshot.Dataset:
     return _described_as(source, content, rows, train=len(train), held_out=held_out, notes=notes)
 
 
-def _fields_of_text(path: Path, names: list[str], context: int) -> dict[str, Any]:
-    return {
-        "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
-        "family": language.FAMILY,
-        "task": LANGUAGE,
-        "target": language.TARGET,
-        "classes": names,
-        "features": [{"name": language.TOKENS, "kind": language.TOKENS, "shape": [context]}],
-        "excluded": [],
-        "read": [],
-        "dropped": 0,
-    }
+def _source_of(path: Path) -> dict[str, str]:
+    return {"kind": path.suffix.lower().lstrip("."), "name": path.name}
 
 
 def _pairs(
@@ -452,8 +493,7 @@ def _pairs(
         language.cut(each, pairs, context) for each in (learned, judged)
     )
     language.check_windows(len(after) + len(next_after), len(next_after), context, path)
-    fields = _fields_of_text(path, pairs.names, context)
-    fields["features"][0]["vocabulary"] = pairs.described
+    fields = language.fields_of(_source_of(path), pairs.names, context, pairs)
     count = len(after) + len(next_after)
     notes = [
         f"{points.size:,} characters, in {count * context:,} tokens of {pairs.size:,} different "
@@ -506,10 +546,12 @@ def _described_in_tokens(
     )
     # Of tokens, which are words of the text, nothing is said in the open: of its characters, how
     # often each is there, as where they are the tokens.
-    made.description["statistics"]["target"] = {
-        "kind": "characters", "counts": language.counts(learned),
-    }  # fmt: skip
+    made.description["statistics"]["target"] = _of_characters(language.counts(learned))
     return made
+
+
+def _of_characters(counts: dict[str, int]) -> dict[str, Any]:
+    return {"kind": "characters", "counts": counts}
 
 
 def _conversations(source: Source) -> snapshot.Dataset:
@@ -554,8 +596,8 @@ def _conversations(source: Source) -> snapshot.Dataset:
             f"within {context:,} tokens, so that none is left to learn or to judge by: take a "
             "larger --context"
         )
-    fields = _fields_of_text(path, pairs.names, context)
-    fields["features"][0] |= {"vocabulary": pairs.described, "chat": template.to_json()}
+    fields = language.fields_of(_source_of(path), pairs.names, context, pairs)
+    fields["features"][0]["chat"] = template.to_json()
     fields["dropped"] = left_out + len(every) - len(found)
     return _described_in_tokens(
         source, content, fields, ((learned.tokens, learned.after), (judged.tokens, judged.after)),

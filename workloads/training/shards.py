@@ -98,6 +98,6 @@ def write(
 
 def _changed() -> WorkloadError:
     return WorkloadError(
-        "the shards changed while they were read: run again once they are complete, best on a "
+        "the files changed while they were read: run again once they are complete, best on a "
         "copy that nobody writes to"
     )
