@@ -407,11 +407,13 @@ def _dataset(options: argparse.Namespace) -> int:
     found = datasets.made_before(source, output, keyring) if output is not None else None
     if found is not None:
         description, path = found
+    elif output is None:
+        description = datasets.build(source).description
     else:
-        dataset = datasets.build(source)
-        description = dataset.description
-        if output is not None:
+        with datasets.staging(output) as stage:
+            dataset = datasets.build(source, stage, keyring)
             path = datasets.write(dataset, output, keyring)
+        description = dataset.description
     description = {**description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
     return 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
+import shutil
+import tempfile
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +18,12 @@ from numpy.typing import NDArray
 from falaj.workloads import bounds, pictures
 from falaj.workloads.chat import CHATML, Template
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import replacing_folder, write_json_atomic
+from falaj.workloads.files import (
+    TEMPORARY_PREFIX,
+    replacing_folder,
+    storage_errors,
+    write_json_atomic,
+)
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
@@ -237,8 +246,33 @@ class _Rows:
     fields: dict[str, Any]
 
 
-def build(source: Source) -> snapshot.Dataset:
-    """Read, check and split ``source``; nothing is written.
+@contextlib.contextmanager
+def staging(output: Path) -> Generator[Path]:
+    """Give a folder below ``output`` for what a dataset is made of, until it is written.
+
+    Raises:
+        StorageFullError: there is no space.
+        WorkloadError: ``output`` can't be written.
+    """
+    make_folder(output)
+    with storage_errors(output):
+        folder = tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=output)
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(
+    source: Source, stage: Path | None = None, keyring: KeyRing | None = None
+) -> snapshot.Dataset:
+    """Read, check and split ``source``.
+
+    Args:
+        source: what is read.
+        stage: an empty folder, which has to be there until the dataset is written: tokens of
+            streamed texts are kept in it. Default: nothing is written, and they are made again.
+        keyring: that seals them there. Default: they are plain.
 
     Raises:
         WorkloadError: an option is out of range, or the data can't be learned from.
@@ -247,7 +281,7 @@ def build(source: Source) -> snapshot.Dataset:
     path = Path(source.location)
     is_folder = source.location != SOURCE and path.is_dir()
     if _is_streamed_text(source):
-        return _streamed(source, _wanted_texts(source))
+        return _streamed(source, _wanted_texts(source).make(stage, keyring))
     if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
         return _text(source)
     if path.suffix.lower() in bounds.ENDINGS["conversations"] and not is_folder:
@@ -266,7 +300,7 @@ def build(source: Source) -> snapshot.Dataset:
             "shards with the column of texts as --target"
         )
     if _is_streamed(source):
-        return _streamed(source, _wanted(source))
+        return _streamed(source, _wanted(source).make())
     if source.location == SOURCE:
         rows = _digits(source)
     elif is_folder:
@@ -409,8 +443,7 @@ def _wanted_texts(source: Source) -> text_set.Wanted:
     )  # fmt: skip
 
 
-def _streamed(source: Source, wanted: shard_set.Wanted | text_set.Wanted) -> snapshot.Dataset:
-    made = wanted.make()
+def _streamed(source: Source, made: shard_set.Made) -> snapshot.Dataset:
     rows, stream = _Rows(made.inputs, made.labels, made.fields), made.stream
     content = snapshot.digest([[each["name"], each["sha256"]] for each in stream["sources"]])
     notes = _notes(replace(rows, fields={**rows.fields, "classes": None}))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.files import reading_errors
+from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import (
     language,
     shard_files,
@@ -31,6 +32,7 @@ from falaj.workloads.training import (
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.header import encoding_of, refuse_nul
 from falaj.workloads.training.shard_set import Made
+from falaj.workloads.training.shards import Stage
 from falaj.workloads.training.snapshot import ShardRows
 from falaj.workloads.vocabulary import BytePairs, Vocabulary
 
@@ -113,13 +115,19 @@ class Wanted:
             every.update(len(name).to_bytes(8, "little") + name + digest.digest())
         return [{"name": f"{len(paths):,} texts", "sha256": every.hexdigest()}]
 
-    def make(self) -> Made:
-        """Read the source; nothing is written, and a part of it is in memory at a time.
+    def make(self, stage: Path | None = None, keyring: KeyRing | None = None) -> Made:
+        """Read the source; a part of it is in memory at a time.
+
+        Args:
+            stage: an empty folder that keeps the shards until they are written. Default: nothing
+                is written, and texts are cut into tokens again when the shards are.
+            keyring: that seals them there. Default: they are plain.
 
         Raises:
+            StorageFullError: no space.
             WorkloadError: a text can't be used, or nothing can be learned from them.
         """
-        return _make(self)
+        return _make(self, stage, keyring)
 
 
 def parts(wanted: Wanted, path: Path, most: int) -> Iterator[str]:
@@ -370,16 +378,28 @@ class _Plan:
         return found
 
 
-def _make(wanted: Wanted) -> Made:
+def _make(wanted: Wanted, folder: Path | None, keyring: KeyRing | None) -> Made:
     paths, files = wanted.paths(), wanted.files()
+    made_of = wanted.made_of_files(files)
     size = _size(wanted, paths)
     plan = _Plan(wanted, paths, size)
+    suffix = "" if wanted.column is None else f" of {paths[0].suffix.lower().lstrip('.')}"
+    fields = language.fields_of(
+        {
+            "kind": "texts" if wanted.column is None else f"shards{suffix}",
+            "name": wanted.folder.resolve().name,
+        },
+        plan.names, wanted.context, plan.pairs,
+    )  # fmt: skip
+    stage = None if folder is None else Stage(folder, keyring, fields, made_of)
     sample: list[ShardRows] = []
     held: list[ShardRows] = []
     places: list[int] = []
     shards: list[list[Any]] = []
     for inputs, after in plan.shards(sample, held, places):
         shards.append([len(after), snapshot.digest_rows(inputs, after)])
+        if stage is not None:
+            stage.add(inputs, after)
     for what, part in (("validated with", sample), ("held out", held), ("learned from", shards)):
         if not part:
             raise WorkloadError(
@@ -392,23 +412,17 @@ def _make(wanted: Wanted) -> Made:
     stream = {
         "rows": streamed,
         "sample": len(after),
-        "made_of": wanted.made_of_files(files),
+        "made_of": made_of,
         "recipe": None,
         "scale": None,
         "shards": shards,
         "sources": files,
     }
-    suffix = "" if wanted.column is None else f" of {paths[0].suffix.lower().lstrip('.')}"
-    fields = language.fields_of(
-        {"kind": "texts" if wanted.column is None else f"shards{suffix}",
-         "name": wanted.folder.resolve().name},
-        plan.names, wanted.context, plan.pairs,
-    )  # fmt: skip
     fields["read"] = plan.notes(streamed + len(after) + len(next_after))
     return Made(
         {language.TOKENS: tokens.astype(np.int64)},
         np.concatenate([after, next_after]).astype(np.int64),
         fields, len(after), np.asarray(places, dtype=np.int64), stream,
-        lambda: plan.shards([], [], []),
+        (lambda: plan.shards([], [], [])) if stage is None else stage.rows,
         plan.pairs, plan.counts.counts() if plan.pairs is not None else None,
     )  # fmt: skip

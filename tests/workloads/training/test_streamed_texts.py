@@ -26,7 +26,7 @@ from falaj.workloads.training.options import Requested
 from falaj.workloads.training.shards import Shards, place
 from falaj.workloads.training.snapshot import Dataset, open_dataset
 from falaj.workloads.training.streamed import StreamedBatches
-from falaj.workloads.vocabulary import Vocabulary
+from falaj.workloads.vocabulary import BytePairs, Vocabulary
 from tests.examples import examples
 from tests.workloads.training.conftest import StopAfter, Train
 from tests.workloads.training.test_streaming import (
@@ -333,6 +333,30 @@ def test_columns_of_shards_are_documents(
     assert contents[0] == contents[1]
 
 
+def test_the_command_cuts_each_document_once(
+    source: Path, tmp_path: Path, small_shards: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring, output = KeyRing.create(tmp_path / "keys"), tmp_path / "datasets"
+    cut: list[str] = []
+    encode = BytePairs.encode
+
+    def counted(pairs: BytePairs, text: str) -> list[int]:
+        cut.append(text)
+        return encode(pairs, text)
+
+    monkeypatch.setattr(BytePairs, "encode", counted)
+    asked = ["dataset", "--source", str(source), "--vocabulary", "300", "--context", str(CONTEXT),
+             "--output", str(output), "--keyring", str(tmp_path / "keys")]  # fmt: skip
+    assert command.main(asked) == 0
+    assert len(cut) == DOCUMENTS
+    (folder,) = output.iterdir()  # and nothing else is left
+    monkeypatch.undo()
+    monkeypatch.setattr(shard_set, "LEAST_SHARD", 2_000)
+    found = made(source, tmp_path / "again", vocabulary=300)
+    assert folder.name == found.digest[:16]
+    assert read(open_dataset(folder, keyring)) == read(found)
+
+
 def batches(dataset: Dataset, rank: int, processes: int) -> StreamedBatches:
     parameters = launcher.resolve(Requested(device="cpu", **SMALL), dataset)
     return StreamedBatches(
@@ -366,8 +390,8 @@ def test_processes_share_each_batch_and_an_epoch_has_each_window(dataset: Datase
     parts = [shards.read(each) for each in range(len(shards.rows))]
     wanted: list[tuple[int, ...]] = []
     for inputs, after in parts:
-        rows = np.concatenate([inputs[language.TOKENS], after[:, None]], axis=1)
-        wanted += map(tuple, rows.tolist())
+        rows: Any = np.concatenate([inputs[language.TOKENS], after[:, None]], axis=1)
+        wanted += [tuple(row) for row in rows.tolist()]
     assert sorted(every) == sorted(wanted)
     assert every != wanted
 
