@@ -371,7 +371,8 @@ def rows_of(made: StreamedBatches, epoch: int, step: int) -> list[tuple[int, ...
         assert each.inputs.dtype == each.labels.dtype == torch.int64
         # What follows each token is the next one.
         assert torch.equal(each.inputs[:, 1:], each.labels[:, :-1])
-        found += [tuple(row) for row in torch.cat((each.inputs, each.labels[:, -1:]), 1).tolist()]
+        rows = torch.cat((each.inputs, each.labels[:, -1:]), 1).numpy()
+        found += [tuple(map(int, row)) for row in rows]
     return found
 
 
@@ -390,8 +391,8 @@ def test_processes_share_each_batch_and_an_epoch_has_each_window(dataset: Datase
     parts = [shards.read(each) for each in range(len(shards.rows))]
     wanted: list[tuple[int, ...]] = []
     for inputs, after in parts:
-        rows: Any = np.concatenate([inputs[language.TOKENS], after[:, None]], axis=1)
-        wanted += [tuple(row) for row in rows.tolist()]
+        rows = np.concatenate([inputs[language.TOKENS], after[:, None]], axis=1)
+        wanted += [tuple(map(int, row)) for row in rows]
     assert sorted(every) == sorted(wanted)
     assert every != wanted
 
