@@ -76,12 +76,13 @@ class Block:
     pictures: tuple[bytes, ...] = ()
 
 
-def blocks(path: Path, rows: int = BLOCK_ROWS, only: str | None = None) -> Iterator[Block]:
+def blocks(path: Path, rows: int = 0, only: str | None = None) -> Iterator[Block]:
     """Yield the records of a shard, some at a time.
 
     Args:
         path: the shard.
-        rows: of a block of Parquet or Arrow, at most, whose texts may be long.
+        rows: of a block of Parquet or Arrow, at most, whose texts may be long. Default (0):
+            `BLOCK_ROWS`.
         only: name of a column; of Parquet the others aren't read where it is there. Default: all
             are needed.
 
@@ -95,7 +96,7 @@ def blocks(path: Path, rows: int = BLOCK_ROWS, only: str | None = None) -> Itera
         elif suffix == ".tar":
             yield from _tar(path)
         else:
-            yield from _arrow(path, rows, only)
+            yield from _arrow(path, rows or BLOCK_ROWS, only)
 
 
 @contextmanager
