@@ -356,8 +356,11 @@ ENGINES = ("onnxruntime", "openvino")
 DECIMALS: dict[str, Literal[".", ","]] = {"point": ".", "comma": ","}
 """What may stand before the decimals of a number in a CSV file, by its name."""
 
+LANGUAGE = "language"
+"""The task of texts: to say which token follows."""
+
 CHOICES = {
-    "dataset": {"task": Choice(("auto", "classification", "regression"), "auto")},
+    "dataset": {"task": Choice(("auto", "classification", "regression", LANGUAGE), "auto")},
     "training": {
         "model": Choice(("auto", "network", *IMAGE_NETWORKS), "auto"),
         "precision": Choice(("auto", "float32", "bfloat16", "float16"), "auto"),

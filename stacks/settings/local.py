@@ -62,9 +62,9 @@ from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_va
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import WatchSettings, check_watch, refused_host
-from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS, MODELS_TAKEN
+from falaj.workloads.bounds import DECODER, IMAGE, IMAGE_NETWORKS, LANGUAGE, MODELS_TAKEN
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import picture_folder, shard_folder
+from falaj.workloads.training import picture_folder, shard_folder, text_folder
 from falaj.workloads.training.decoder_size import DECODER_WIDTH, DecoderSize
 from falaj.workloads.training.header import read_header
 from falaj.workloads.training.own_code import (
@@ -331,8 +331,8 @@ class LocalSettings(Section):
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
     of a .txt or .md text that a language model learns, of a .jsonl file of conversations that it
     learns to answer in, of a folder with a folder of pictures for each class, or of a folder of
-    shards (.parquet, .arrow, .jsonl or .tar), which are streamed, from the project's folder. A
-    changed file is another dataset."""
+    texts or of shards (.parquet, .arrow, .jsonl or .tar), which are streamed, from the project's
+    folder. A changed file is another dataset."""
     target: Annotated[Named | None, SameAs(DatasetArgs, "target")] = None
     features: FeaturesSettings | None = None
     """What was known of whom the rows of a table are about. Default: its own columns alone."""
@@ -373,8 +373,15 @@ class LocalSettings(Section):
         return self._is_file(root, TABLES)
 
     def is_text(self, root: Path) -> bool:
-        """Whether a language model learns from the dataset: a text, or conversations."""
-        return self._is_file(root, TEXTS)
+        """Whether a language model learns from the dataset: texts, or conversations."""
+        if self._is_file(root, TEXTS):
+            return True
+        source = Path(self.dataset_source(root))
+        if self.dataset == DIGITS or not source.is_dir():
+            return False
+        if _holds_shards(source):
+            return self.task == LANGUAGE
+        return _holds_texts(source)
 
     def _is_file(self, root: Path, endings: tuple[str, ...]) -> bool:
         source = Path(self.dataset_source(root))
@@ -496,12 +503,12 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
         return _without_target(settings, f"the dataset {DIGITS}")
     source = Path(settings.dataset_source(root))
     if source.is_dir():
-        check = _check_shards if _holds_shards(source) else _check_pictures
-        return check(settings, source, root)
+        return _check_folder(settings, source, root)
     if not (settings.is_table(root) or settings.is_text(root)):
         message = (
             f"given {format_value(settings.dataset)}; allowed: {DIGITS}, or the path of a "
-            f"{' or '.join((*TABLES, *TEXTS))} file or of a folder of pictures or of shards"
+            f"{' or '.join((*TABLES, *TEXTS))} file or of a folder of pictures, of texts or of "
+            "shards"
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if not source.is_file():
@@ -509,7 +516,22 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if settings.is_text(root):
         return _without_target(settings, "a text", is_text=True)
-    return _check_table(settings, source)
+    found = _check_table(settings, source)
+    if settings.task == LANGUAGE:
+        message = (
+            f"given {LANGUAGE}, and {settings.dataset} is a table; texts are in a "
+            f"{' or '.join(TEXTS)} file, in a folder of such, or in a column of shards in a folder"
+        )
+        found.append(Finding(("task",), message, (Drop(("task",)),)))
+    return found
+
+
+def _check_folder(settings: LocalSettings, folder: Path, root: Path) -> list[Finding]:
+    if _holds_shards(folder):
+        return _check_shards(settings, folder, root)
+    if settings.is_text(root):
+        return _without_target(settings, "a folder of texts", is_text=True)
+    return _check_pictures(settings, folder, root)
 
 
 def _check_language(settings: LocalSettings) -> list[Finding]:
@@ -568,6 +590,13 @@ def _holds_shards(folder: Path) -> bool:
         return False
 
 
+def _holds_texts(folder: Path) -> bool:
+    try:
+        return text_folder.holds_texts(folder)
+    except OSError:  # likewise
+        return False
+
+
 def _check_shards(settings: LocalSettings, folder: Path, root: Path) -> list[Finding]:
     try:
         first = shard_folder.find(folder)[0]
@@ -575,7 +604,8 @@ def _check_shards(settings: LocalSettings, folder: Path, root: Path) -> list[Fin
         return [Finding(("dataset",), str(error), _other_files(settings, root))]
     if first.suffix.lower() in TABLES:
         return _check_table(settings, first)
-    if settings.target is None and first.suffix.lower() != shard_folder.PICTURED:
+    is_pictured = first.suffix.lower() == shard_folder.PICTURED and settings.task != LANGUAGE
+    if settings.target is None and not is_pictured:
         message = f"missing; the shards of {settings.dataset} need the column to predict"
         return [Finding(("target",), message)]
     return []
@@ -861,7 +891,7 @@ def _check_pictures(settings: LocalSettings, folder: Path, root: Path) -> list[F
 def _without_target(settings: LocalSettings, what: str, *, is_text: bool = False) -> list[Finding]:
     """Keys that only tables have."""
     of = "what a language model learns from" if is_text else "a classification"
-    allowed = (TASK.default,) if is_text else (TASK.default, "classification")
+    allowed = (TASK.default, LANGUAGE if is_text else "classification")
     found: list[Finding] = []
     if settings.target is not None:
         message = f"given {format_value(settings.target)}, but {what} has a target of its own"

@@ -53,6 +53,43 @@ def test_what_a_stack_says_of_a_division_reaches_its_training(
     assert {key: checked[key] for key in keys if key in checked} == told
 
 
+def test_a_stack_may_learn_from_a_folder_of_texts(tmp_path: Path) -> None:
+    folder = tmp_path / "notes" / "1971"
+    folder.mkdir(parents=True)
+    (folder / "a.md").write_text("words " * 20, encoding="utf-8")
+    values: dict[str, Any] = {"falaj:platform": "local", "falaj:dataset": "notes"}
+    sized = {"falaj:training": {"vocabulary": 300, "context": CONTEXT}}
+    for task in ({}, {"falaj:task": "language"}):
+        settings = validate(values | sized | task, tmp_path, stack="notes")
+        assert isinstance(settings, LocalSettings)
+        assert settings.is_text(tmp_path)
+    checked = DatasetHandler().check({"site": "/site", "source": str(tmp_path / "notes")}, {})
+    assert len(str(checked["sourceSha256"])) == 64
+    for wrong in ({"falaj:target": "x"}, {"falaj:task": "regression"}):
+        with pytest.raises(SettingsError, match=next(iter(wrong)).partition(":")[2]):
+            validate(values | wrong, tmp_path, stack="notes")
+
+
+def test_a_stack_may_learn_from_a_column_of_texts(tmp_path: Path) -> None:
+    folder = tmp_path / "visits"
+    folder.mkdir()
+    (folder / "0.jsonl").write_text('{"text": "a"}\n', encoding="utf-8")
+    table: dict[str, Any] = {"falaj:platform": "local", "falaj:dataset": "visits"}
+    values = table | {"falaj:task": "language"}
+    with pytest.raises(SettingsError, match="need the column to predict"):
+        validate(values, tmp_path, stack="visits")
+    settings = validate(values | {"falaj:target": "text"}, tmp_path, stack="visits")
+    assert isinstance(settings, LocalSettings)
+    assert settings.is_text(tmp_path)
+    settings = validate(table | {"falaj:target": "text"}, tmp_path, stack="visits")
+    assert isinstance(settings, LocalSettings)
+    assert not settings.is_text(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    values = {"falaj:platform": "local", "falaj:dataset": "rows.csv", "falaj:target": "b"}
+    with pytest.raises(SettingsError, match=r"rows\.csv is a table; texts are in a"):
+        validate(values | {"falaj:task": "language"}, tmp_path, stack="rows")
+
+
 def test_a_stack_may_learn_from_conversations(tmp_path: Path) -> None:
     line = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     path = tmp_path / "questions.jsonl"

@@ -337,7 +337,7 @@ def prepare(
 
 
 def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
-    count = int(dataset.description["rows"]["train"]) * dataset.context
+    count = len(dataset.labels[dataset.rows("train")]) * dataset.context
     vocabulary = dataset.vocabulary
     assert vocabulary is not None  # noqa: S101 - it is a text
     # Tokens and what follows them, twice: in order, and as fit and validation parts.
@@ -350,6 +350,8 @@ def _prepare_text(dataset: Dataset, parameters: Parameters) -> PreparedData:
         _VALIDATION_SHARE[dataset.family],
         generator(parameters.seed, _VALIDATION),
     )
+    if dataset.stream is not None:  # the others are in shards
+        fit = validation = np.arange(len(tokens))
     fit_index, validation_index = tensor_of(fit), tensor_of(validation)
     return PreparedData(
         architecture=Architecture(

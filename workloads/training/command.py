@@ -198,9 +198,10 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
         "--source",
         required=True,
         help="digits, a .csv, .parquet or .txt file, a .jsonl file of conversations, a folder of "
-        "pictures, or a folder of shards (.parquet, .arrow, .jsonl or .tar), which are streamed",
+        "pictures, or one of texts or of shards (.parquet, .arrow, .jsonl or .tar), which are "
+        "streamed",
     )
-    add("--target", help="column to predict (tables)")
+    add("--target", help="column to predict (tables), or with --task language that of texts")
     add(
         "--task",
         **_TASK.argument,
@@ -208,7 +209,7 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", type=Path, help="folder that snapshots are kept in, each under its digest")
     add("--keyring", type=Path, help="key ring folder; the rows are then encrypted at rest")
-    add("--encoding", help="of a CSV; default: UTF-8, or what its byte order mark says")
+    add("--encoding", help="of a CSV or texts; default: UTF-8, or what a byte order mark says")
     add("--seed", type=int, default=0, help="fixes the split (default 0)")
     add("--holdout", type=float, default=0.2, help="share that training never sees (default 0.2)")
     add("--context", type=int, help="tokens that a text's model looks back on (default 128)")
@@ -425,11 +426,13 @@ def _dataset(options: argparse.Namespace) -> int:
     found = datasets.made_before(source, output, keyring) if output is not None else None
     if found is not None:
         description, path = found
+    elif output is None:
+        description = datasets.build(source).description
     else:
-        dataset = datasets.build(source)
-        description = dataset.description
-        if output is not None:
+        with datasets.staging(output) as stage:
+            dataset = datasets.build(source, stage, keyring)
             path = datasets.write(dataset, output, keyring)
+        description = dataset.description
     description = {**description, "path": str(path) if path else None}
     print(json.dumps(description, ensure_ascii=False) if options.json else summary(description))
     return 0

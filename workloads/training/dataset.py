@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +18,12 @@ from numpy.typing import NDArray
 from falaj.workloads import bounds, pictures
 from falaj.workloads.chat import CHATML, Template
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.files import replacing_folder, write_json_atomic
+from falaj.workloads.files import (
+    TEMPORARY_PREFIX,
+    replacing_folder,
+    storage_errors,
+    write_json_atomic,
+)
 from falaj.workloads.pictures import IMAGE
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
@@ -27,6 +35,7 @@ from falaj.workloads.training import (
     shard_folder,
     shards,
     snapshot,
+    text_folder,
 )
 from falaj.workloads.training.byte_pairs import learn
 from falaj.workloads.training.frequencies import frequencies
@@ -44,6 +53,9 @@ from falaj.workloads.training.tables import (
     useless,
 )
 from falaj.workloads.vocabulary import BytePairs, Vocabulary
+
+if TYPE_CHECKING:
+    from falaj.workloads.training import shard_set, text_set
 
 LARGEST_PIXEL = 16.0
 """Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
@@ -200,9 +212,10 @@ class Source:
 
     Attributes:
         location: ``digits``, the path of a .csv, .parquet, .txt or .jsonl file, or a folder of
-            pictures or of shards.
-        target: the column to predict; digits, pictures and texts have their own.
-        task: ``auto``, ``classification`` or ``regression``.
+            pictures, of texts or of shards.
+        target: the column to predict; digits, pictures and texts have their own. Of shards whose
+            task is ``language`` the column of texts.
+        task: ``auto``, ``classification``, ``regression`` or ``language``.
         encoding: the CSV file's encoding; None means UTF-8 or its byte order mark's.
         seed: fixes the split, together with the content's digest.
         holdout: the share of rows that training never sees, 0.05 to 0.5.
@@ -236,8 +249,33 @@ class _Rows:
     fields: dict[str, Any]
 
 
-def build(source: Source) -> snapshot.Dataset:
-    """Read, check and split ``source``; nothing is written.
+@contextlib.contextmanager
+def staging(output: Path) -> Generator[Path]:
+    """Give a folder below ``output`` for what a dataset is made of, until it is written.
+
+    Raises:
+        StorageFullError: there is no space.
+        WorkloadError: ``output`` can't be written.
+    """
+    make_folder(output)
+    with storage_errors(output):
+        folder = tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=output)
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(
+    source: Source, stage: Path | None = None, keyring: KeyRing | None = None
+) -> snapshot.Dataset:
+    """Read, check and split ``source``.
+
+    Args:
+        source: what is read.
+        stage: an empty folder, which has to be there until the dataset is written: tokens of
+            streamed texts are kept in it. Default: nothing is written, and they are made again.
+        keyring: that seals them there. Default: they are plain.
 
     Raises:
         WorkloadError: an option is out of range, or the data can't be learned from.
@@ -251,6 +289,8 @@ def build(source: Source) -> snapshot.Dataset:
             f"feature tables (--features) give columns to one {' or '.join(tables)} file, and "
             f"{source.location} is none: leave them out, or join its rows before"
         )
+    if _is_streamed_text(source):
+        return _streamed(source, _wanted_texts(source).make(stage, keyring))
     if path.suffix.lower() in bounds.ENDINGS["texts"] and not is_folder:
         return _text(source)
     if path.suffix.lower() in bounds.ENDINGS["conversations"] and not is_folder:
@@ -261,8 +301,15 @@ def build(source: Source) -> snapshot.Dataset:
             raise WorkloadError(
                 f"--{shown} is of texts, and {source.location} is none: leave it out"
             )
+    if source.task == LANGUAGE:
+        raise WorkloadError(
+            f"--task {LANGUAGE} is of texts, and {source.location} is none: give a "
+            f"{', '.join(bounds.ENDINGS['texts'])} file, a folder of such, a "
+            f"{', '.join(bounds.ENDINGS['conversations'])} file of conversations, or a folder of "
+            "shards with the column of texts as --target"
+        )
     if _is_streamed(source):
-        return _streamed(source)
+        return _streamed(source, _wanted(source).make())
     if source.location == SOURCE:
         rows = _digits(source)
     elif is_folder:
@@ -345,13 +392,15 @@ def made_before(
         WorkloadError: an option is out of range, or a shard can't be read.
     """
     _check_options(source)
-    if not _is_streamed(source):
+    if _is_streamed_text(source):
+        wanted = _wanted_texts(source)
+    elif _is_streamed(source):
+        wanted = _wanted(source)
+    else:
         return None
     from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
 
-    wanted = _wanted(source)
-    made_of = wanted.made_of(shard_set.digests(wanted.folder))
-    return shard_set.made_before(made_of, output, keyring)
+    return shard_set.made_before(wanted.made_of(), output, keyring)
 
 
 def _is_streamed(source: Source) -> bool:
@@ -361,7 +410,20 @@ def _is_streamed(source: Source) -> bool:
     return shard_folder.holds_shards(path)
 
 
-def _wanted(source: Source) -> Any:
+def _is_streamed_text(source: Source) -> bool:
+    """Whether texts are in a folder: files, or rows of a column of shards."""
+    path = Path(source.location)
+    if source.location == SOURCE or not path.is_dir():
+        return False
+    try:
+        if shard_folder.holds_shards(path):
+            return source.task == LANGUAGE
+        return text_folder.holds_texts(path)
+    except OSError as error:
+        raise WorkloadError(f"{error.filename or path} can't be read: {error.strerror}") from error
+
+
+def _wanted(source: Source) -> shard_set.Wanted:
     from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
 
     return shard_set.Wanted(
@@ -369,17 +431,38 @@ def _wanted(source: Source) -> Any:
     )
 
 
-def _streamed(source: Source) -> snapshot.Dataset:
-    from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
+def _wanted_texts(source: Source) -> text_set.Wanted:
+    from falaj.workloads.training import text_set  # noqa: PLC0415 - imports torch
 
-    made = shard_set.make(_wanted(source))
+    folder, is_column = Path(source.location), _is_streamed(source)
+    if not is_column:
+        _check_language(source, "a folder of texts")
+    elif source.target is None:
+        raise WorkloadError(
+            f"name the column of texts (--target) of the shards of {folder}, which a language "
+            f"model is to learn from (--task {LANGUAGE})"
+        )
+    elif source.encoding is not None:
+        raise WorkloadError(
+            f"--encoding {source.encoding} is of text files, and shards are UTF-8: leave it out"
+        )
+    return text_set.Wanted(
+        folder, source.target, source.encoding, source.seed, source.holdout,
+        language.CONTEXT if source.context is None else source.context, source.vocabulary,
+    )  # fmt: skip
+
+
+def _streamed(source: Source, made: shard_set.Made) -> snapshot.Dataset:
     rows, stream = _Rows(made.inputs, made.labels, made.fields), made.stream
     content = snapshot.digest([[each["name"], each["sha256"]] for each in stream["sources"]])
     notes = _notes(replace(rows, fields={**rows.fields, "classes": None}))
     dataset = _described_as(
-        source, content, rows, train=made.sample, held_out=made.held_out, notes=notes
-    )
+        source, content, rows,
+        train=made.sample, held_out=made.held_out, notes=notes, pairs=made.pairs,
+    )  # fmt: skip
     description = dataset.description
+    if made.characters is not None:
+        description["statistics"]["target"] = _of_characters(made.characters)
     description["rows"]["total"] += stream["rows"]
     description["rows"]["train"] += stream["rows"]
     description[snapshot.STREAM] = stream
@@ -393,9 +476,9 @@ def _check_language(source: Source, what: str) -> None:
             f"{what} has one target, the token that follows, not {source.target!r}: leave "
             "--target away"
         )
-    if source.task != "auto":
+    if source.task not in ("auto", LANGUAGE):
         raise WorkloadError(
-            f"of {what} a language model learns: use --task auto, not {source.task}"
+            f"of {what} a language model learns: use --task auto or {LANGUAGE}, not {source.task}"
         )
 
 
@@ -415,7 +498,7 @@ def _text(source: Source) -> snapshot.Dataset:
     order = np.concatenate([train, held_out])
     characters = language.vocabulary(points[train]) if given is None else given.names
     tokens = language.numbered(points[order], characters)
-    fields = _fields_of_text(path, characters, context)
+    fields = language.fields_of(_source_of(path), characters, context)
     unknown = int((tokens == 0).sum())
     different = len(np.unique(tokens[tokens > 0]))
     notes = [f"{points.size:,} characters, {different:,} different ones; a row is a window of "
@@ -433,18 +516,8 @@ def _text(source: Source) -> snapshot.Dataset:
     return _described_as(source, content, rows, train=len(train), held_out=held_out, notes=notes)
 
 
-def _fields_of_text(path: Path, names: list[str], context: int) -> dict[str, Any]:
-    return {
-        "source": {"kind": path.suffix.lower().lstrip("."), "name": path.name},
-        "family": language.FAMILY,
-        "task": LANGUAGE,
-        "target": language.TARGET,
-        "classes": names,
-        "features": [{"name": language.TOKENS, "kind": language.TOKENS, "shape": [context]}],
-        "excluded": [],
-        "read": [],
-        "dropped": 0,
-    }
+def _source_of(path: Path) -> dict[str, str]:
+    return {"kind": path.suffix.lower().lstrip("."), "name": path.name}
 
 
 def _pairs(
@@ -462,8 +535,7 @@ def _pairs(
         language.cut(each, pairs, context) for each in (learned, judged)
     )
     language.check_windows(len(after) + len(next_after), len(next_after), context, path)
-    fields = _fields_of_text(path, pairs.names, context)
-    fields["features"][0]["vocabulary"] = pairs.described
+    fields = language.fields_of(_source_of(path), pairs.names, context, pairs)
     count = len(after) + len(next_after)
     notes = [
         f"{points.size:,} characters, in {count * context:,} tokens of {pairs.size:,} different "
@@ -516,10 +588,12 @@ def _described_in_tokens(
     )
     # Of tokens, which are words of the text, nothing is said in the open: of its characters, how
     # often each is there, as where they are the tokens.
-    made.description["statistics"]["target"] = {
-        "kind": "characters", "counts": language.counts(learned),
-    }  # fmt: skip
+    made.description["statistics"]["target"] = _of_characters(language.counts(learned))
     return made
+
+
+def _of_characters(counts: dict[str, int]) -> dict[str, Any]:
+    return {"kind": "characters", "counts": counts}
 
 
 def _conversations(source: Source) -> snapshot.Dataset:
@@ -564,8 +638,8 @@ def _conversations(source: Source) -> snapshot.Dataset:
             f"within {context:,} tokens, so that none is left to learn or to judge by: take a "
             "larger --context"
         )
-    fields = _fields_of_text(path, pairs.names, context)
-    fields["features"][0] |= {"vocabulary": pairs.described, "chat": template.to_json()}
+    fields = language.fields_of(_source_of(path), pairs.names, context, pairs)
+    fields["features"][0]["chat"] = template.to_json()
     fields["dropped"] = left_out + len(every) - len(found)
     return _described_in_tokens(
         source, content, fields, ((learned.tokens, learned.after), (judged.tokens, judged.after)),

@@ -160,15 +160,28 @@ def decode(data: bytes, path: Path, encoding: str | None, *, whole: bool = True)
         ) from None
     except UnicodeError as error:
         raise WorkloadError(f"{path} is not {chosen}: {error}") from None
-    if "\0" in text:
-        position = text.index("\0")
-        raise WorkloadError(
-            f"{path} holds a NUL character at position {position:,}: it is not a text file, "
-            "or its encoding is another (--encoding utf-16, for instance)"
-        )
+    refuse_nul(text, path)
     text = text.removeprefix("\ufeff")
     # Old spreadsheets end lines by a carriage return alone.
     return text if "\n" in text else text.replace("\r", "\n")
+
+
+def refuse_nul(text: str, path: Path, before: int = 0) -> None:
+    """Refuse a text, or a part of it, that holds what no text does.
+
+    Args:
+        text: the part.
+        path: the file, for messages.
+        before: characters before the part.
+
+    Raises:
+        WorkloadError: it holds a NUL character.
+    """
+    if "\0" in text:
+        raise WorkloadError(
+            f"{path} holds a NUL character at position {before + text.index(chr(0)):,}: it is not "
+            "a text file, or its encoding is another (--encoding utf-16, for instance)"
+        )
 
 
 def _delimiter_of(line: str) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeGuard, cast
 
@@ -22,6 +24,7 @@ from falaj.workloads.documents import is_sequence, mapping
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.surrogates import half_of_pair
 from falaj.workloads.training.header import decode
+from falaj.workloads.training.record import LANGUAGE
 from falaj.workloads.vocabulary import MOST_CHARACTERS, UNKNOWN, BytePairs, Vocabulary
 
 TOKENS: Final = "tokens"
@@ -87,12 +90,10 @@ def windows(text: str, path: Path, context: int) -> tuple[NDArray[np.int64], NDA
             f"are needed to learn {context:,} at a time, and some hundred thousand for a model of "
             "use"
         )
-    return _cut(points, count, context)
+    return taken(points, count, context)
 
 
-def _cut(
-    numbers: NDArray[np.int64], count: int, context: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def taken(numbers: NDArray[Any], count: int, context: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return so many windows (count, context), and the number that follows each (count,)."""
     whole = numbers[: count * context].reshape(count, context)
     return whole, numbers[context : count * context + 1 : context]
@@ -135,7 +136,34 @@ def cut(
         np.zeros(0, dtype=np.int64),
         *(np.array(vocabulary.encode(each), dtype=np.int64) for each in texts),
     ])  # fmt: skip
-    return _cut(tokens, max(0, len(tokens) - 1) // context, context)
+    return taken(tokens, max(0, len(tokens) - 1) // context, context)
+
+
+def fields_of(
+    source: dict[str, str], names: list[str], context: int, pairs: BytePairs | None = None
+) -> dict[str, Any]:
+    """Return what a description says of texts.
+
+    Args:
+        source: kind and name of where they come from.
+        names: of the vocabulary.
+        context: tokens of a window.
+        pairs: the vocabulary. Default: it is of characters.
+    """
+    feature: dict[str, Any] = {"name": TOKENS, "kind": TOKENS, "shape": [context]}
+    if pairs is not None:
+        feature["vocabulary"] = pairs.described
+    return {
+        "source": source,
+        "family": FAMILY,
+        "task": LANGUAGE,
+        "target": TARGET,
+        "classes": names,
+        "features": [feature],
+        "excluded": [],
+        "read": [],
+        "dropped": 0,
+    }
 
 
 def check_windows(count: int, held_out: int, context: int, path: Path) -> None:
@@ -187,19 +215,45 @@ def held_out(count: int, share: float, random: np.random.Generator) -> NDArray[n
     return np.isin(np.arange(count) // size, chosen)
 
 
+@dataclass
+class CharacterCounts:
+    """How often each character is in a text, which may come in parts.
+
+    Attributes:
+        times: by code point.
+    """
+
+    times: Counter[int] = field(default_factory=Counter[int])
+
+    def add(self, points: NDArray[np.int64]) -> None:
+        """Count a further part's."""
+        values, times = np.unique(points, return_counts=True)
+        self.times.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
+
+    def vocabulary(self) -> list[str]:
+        """Return the most frequent ones in the order of their code points, `UNKNOWN` first."""
+        known = sorted(each for each in self.times if each != ord(UNKNOWN))
+        # Sorting is stable: of equally frequent ones the first are taken.
+        frequent = sorted(known, key=lambda each: -self.times[each])[: MOST_CHARACTERS - 1]
+        return [UNKNOWN, *map(chr, sorted(frequent))]
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each of the characters is there that `vocabulary` has."""
+        return {each: self.times[ord(each)] for each in self.vocabulary()[1:]}
+
+
 def vocabulary(points: NDArray[np.int64]) -> list[str]:
     """Return the characters of the training windows by their numbers, `UNKNOWN` first."""
-    values, counts = np.unique(points[points != ord(UNKNOWN)], return_counts=True)
-    frequent = np.argsort(-counts, kind="stable")[: MOST_CHARACTERS - 1]
-    return [UNKNOWN, *map(chr, np.sort(values[frequent]).tolist())]
+    found = CharacterCounts()
+    found.add(points)
+    return found.vocabulary()
 
 
 def counts(points: NDArray[np.int64]) -> dict[str, int]:
     """Return how often each of the characters is there that `vocabulary` would have."""
-    values, times = np.unique(points, return_counts=True)
-    known = set(vocabulary(points)[1:])
-    every = zip(map(chr, values.tolist()), times.tolist(), strict=True)
-    return {each: count for each, count in every if each in known}
+    found = CharacterCounts()
+    found.add(points)
+    return found.counts()
 
 
 def is_vocabulary(value: object) -> TypeGuard[list[str]]:

@@ -68,22 +68,28 @@ def is_picture(path: Path) -> bool:
 
 def others(folder: Path) -> int:
     """Return how many files there are that aren't pictures by their names."""
-    return sum(not is_picture(each) for each in _files(folder))
+    return sum(not is_picture(each) for each in files(folder))
 
 
 def _pictures(folder: Path) -> Iterator[Path]:
-    return filter(is_picture, _files(folder))
+    return filter(is_picture, files(folder))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder; links to folders, which could lead in circles, aren't followed."""
+def files(folder: Path) -> Iterator[Path]:
+    """Files below a folder in order, those that are hidden left out.
+
+    Links to folders, which could lead in circles, aren't followed.
+
+    Raises:
+        OSError: a folder can't be read.
+    """
 
     def fail(error: OSError) -> None:
         raise error
 
     for place, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = [each for each in folders if not each.startswith(".")]
-        yield from (Path(place, each) for each in names if not each.startswith("."))
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        yield from (Path(place, each) for each in sorted(names) if not each.startswith("."))
 
 
 def _seen(folder: Path) -> Iterator[Path]:

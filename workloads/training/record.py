@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from falaj.workloads import bounds
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import (
     read_bytes,
@@ -107,7 +108,7 @@ def finished(output: Path) -> dict[str, Any] | None:
     return read_json(path, "the record of the run") if path.exists() else None
 
 
-LANGUAGE: Final = "language"
+LANGUAGE: Final = bounds.LANGUAGE
 """The task of a model that learns from a text."""
 #: The figure that a person asks for first, by task. That of texts stands first, as they have an
 #: accuracy, too.

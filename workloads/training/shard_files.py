@@ -76,8 +76,15 @@ class Block:
     pictures: tuple[bytes, ...] = ()
 
 
-def blocks(path: Path) -> Iterator[Block]:
+def blocks(path: Path, rows: int = 0, only: str | None = None) -> Iterator[Block]:
     """Yield the records of a shard, some at a time.
+
+    Args:
+        path: the shard.
+        rows: of a block of Parquet or Arrow, at most, whose texts may be long. Default (0):
+            `BLOCK_ROWS`.
+        only: name of a column; of Parquet the others aren't read where it is there. Default: all
+            are needed.
 
     Raises:
         WorkloadError: it is damaged, or a record can't be used; names it.
@@ -89,7 +96,7 @@ def blocks(path: Path) -> Iterator[Block]:
         elif suffix == ".tar":
             yield from _tar(path)
         else:
-            yield from _arrow(path)
+            yield from _arrow(path, rows or BLOCK_ROWS, only)
 
 
 @contextmanager
@@ -104,14 +111,14 @@ def _reading(path: Path) -> Generator[None]:
         ) from error
 
 
-def _arrow(path: Path) -> Iterator[Block]:
+def _arrow(path: Path, rows: int, only: str | None) -> Iterator[Block]:
     first = 1
-    for batch in _batches(path):
+    for batch in _batches(path, rows, only):
         names = list(batch.schema.names)
         if first == 1:
             check_header(names, path)
-        for start in range(0, batch.num_rows, BLOCK_ROWS):
-            part = batch.slice(start, BLOCK_ROWS)
+        for start in range(0, batch.num_rows, rows):
+            part = batch.slice(start, rows)
             columns = {name: _of_arrow(part.column(name)) for name in names}
             yield Block(path.name, first, part.num_rows, columns)
             first += part.num_rows
@@ -119,7 +126,7 @@ def _arrow(path: Path) -> Iterator[Block]:
         yield Block(path.name, 1, 0)
 
 
-def _batches(path: Path) -> Iterator[Any]:
+def _batches(path: Path, rows: int, only: str | None) -> Iterator[Any]:
     if path.suffix.lower() == ".parquet":
         # One thread: see `snapshot`, which reads with one for the same reason. By a buffer: else a
         # row group is read as a whole, and some files have but one.
@@ -127,7 +134,8 @@ def _batches(path: Path) -> Iterator[Any]:
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             check_header(list(file.schema_arrow.names), path)
             names = list(file.schema_arrow.names)
-            yield from file.iter_batches(batch_size=BLOCK_ROWS, columns=names, use_threads=False)
+            names = [only] if only in names else names
+            yield from file.iter_batches(batch_size=rows, columns=names, use_threads=False)
         return
     arrow: Any = pa
     with arrow.OSFile(str(path)) as file:

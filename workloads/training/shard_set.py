@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ from falaj.workloads.training.shard_files import EMPTY, LABEL, NUMERIC, OTHER, T
 from falaj.workloads.training.shards import Shards
 from falaj.workloads.training.snapshot import ShardRows
 from falaj.workloads.training.tables import FEW_WHOLE_NUMBERS, MAXIMUM_CLASSES
+from falaj.workloads.vocabulary import BytePairs
 
 LEAST_ROWS: Final = 200
 """Fewer leave too little to validate with, and fit into one table."""
@@ -132,11 +133,32 @@ class Wanted:
     seed: int
     holdout: float
 
-    def made_of(self, files: list[dict[str, Any]]) -> str:
-        """Return the digest of files and wishes."""
+    def made_of(self) -> str:
+        """Return the digest of files and wishes.
+
+        Raises:
+            WorkloadError: as `digests`.
+        """
+        return self.made_of_files(digests(self.folder))
+
+    def made_of_files(self, files: list[dict[str, Any]]) -> str:
+        """Return the same of files that were read before."""
         wishes = [self.target, self.task, self.seed, self.holdout, LEAST_SHARD, MOST_SHARD]
         named = [[each["name"], each["sha256"]] for each in files]
         return snapshot.digest([snapshot.FORMAT, snapshot.STREAM, wishes, named])
+
+    def make(self) -> Made:
+        """Read the source; nothing is written, and a part of it is in memory at a time.
+
+        Raises:
+            WorkloadError: a shard or a record can't be used, or nothing can be learned from them.
+        """
+        return _make(self)
+
+
+def bytes_of_shard(every: int) -> int:
+    """Return the bytes of each shard, of which all have so many."""
+    return min(MOST_SHARD, max(LEAST_SHARD, every // _SHARDS))
 
 
 def digests(folder: Path) -> list[dict[str, Any]]:
@@ -183,6 +205,8 @@ class Made:
         held_out: places of what is held out, in what was read.
         stream: of its description.
         rest: the shards' rows.
+        pairs: of a text whose tokens aren't its characters.
+        characters: how often each is in such a text's training part.
     """
 
     inputs: dict[str, NDArray[Any]]
@@ -191,15 +215,12 @@ class Made:
     sample: int
     held_out: NDArray[np.int64]
     stream: dict[str, Any]
-    rest: Any
+    rest: Callable[[], Iterator[ShardRows]]
+    pairs: BytePairs | None = None
+    characters: dict[str, int] | None = None
 
 
-def make(wanted: Wanted) -> Made:
-    """Read the source; nothing is written, and a part of it is in memory at a time.
-
-    Raises:
-        WorkloadError: a shard or a record can't be used, or nothing can be learned from them.
-    """
+def _make(wanted: Wanted) -> Made:
     files = digests(wanted.folder)
     survey = _survey(wanted, [each["name"] for each in files])
     for each in files:
@@ -226,7 +247,7 @@ def make(wanted: Wanted) -> Made:
     stream = {
         "rows": sum(rows for rows, _ in shards),
         "sample": count,
-        "made_of": wanted.made_of(files),
+        "made_of": wanted.made_of_files(files),
         "recipe": plan.recipe.to_json() if plan.recipe is not None else None,
         "scale": plan.scale,
         "shards": shards,
@@ -379,8 +400,7 @@ class _Plan:
         share = most / survey.rows
         self._held = min(wanted.holdout, share)
         self._sampled = min(SAMPLE_SHARE, share)
-        size = min(MOST_SHARD, max(LEAST_SHARD, survey.rows * row_bytes // _SHARDS))
-        self._shard_rows = max(1, size // row_bytes)
+        self._shard_rows = max(1, bytes_of_shard(survey.rows * row_bytes) // row_bytes)
         read = [f"streamed from {len(survey.by_shard):,} shards"]
         for name, found in survey.columns.items():
             if found.kind == NUMERIC and name != survey.target:

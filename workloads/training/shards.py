@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.registry.keyring import KeyRing
@@ -63,6 +64,44 @@ class Shards:
                 raise WorkloadError(f"the shard {path} is missing: {_CHANGED}")
 
 
+class Stage:
+    """Shards that are kept, sealed as they will be, until it is known what their dataset is.
+
+    Args:
+        folder: of their own, which is empty.
+        keyring: that seals them; None leaves them plain.
+        description: of their dataset: features and target.
+        made_of: of their dataset, to which they are bound.
+    """
+
+    def __init__(
+        self, folder: Path, keyring: KeyRing | None, description: dict[str, Any], made_of: str
+    ) -> None:
+        self._folder, self._keyring = folder, keyring
+        self._description, self._made_of = description, made_of
+        self._count = 0
+        (folder / FOLDER).mkdir(mode=0o700)
+
+    def add(self, inputs: dict[str, NDArray[Any]], labels: NDArray[Any]) -> None:
+        """Keep the rows of a further shard.
+
+        Raises:
+            StorageFullError: no space.
+        """
+        data = snapshot.encode(inputs, labels, self._description["target"])
+        context = context_of(self._made_of, self._count)
+        write_artifact(place(self._folder, self._count), data, self._keyring, context)
+        self._count += 1
+
+    def rows(self) -> Iterator[ShardRows]:
+        """Yield the rows of each, in order."""
+        for index in range(self._count):
+            context = context_of(self._made_of, index)
+            data = read_artifact(place(self._folder, index), self._keyring, context)
+            inputs, labels, _ = snapshot.decode(data, self._description)
+            yield inputs, labels
+
+
 def place(folder: Path, index: int) -> Path:
     """Return where a shard lies, without the ending of sealed ones."""
     return folder / FOLDER / f"{index:06d}.parquet"
@@ -98,6 +137,6 @@ def write(
 
 def _changed() -> WorkloadError:
     return WorkloadError(
-        "the shards changed while they were read: run again once they are complete, best on a "
+        "the files changed while they were read: run again once they are complete, best on a "
         "copy that nobody writes to"
     )

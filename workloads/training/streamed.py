@@ -13,14 +13,17 @@ from torch import Tensor
 
 from falaj.workloads.training.ahead import Ahead
 from falaj.workloads.training.batches import Batches, PreparedData, Share, targets_of
+from falaj.workloads.training.language import FAMILY, following
 from falaj.workloads.training.models import TablePreprocessing
 from falaj.workloads.training.shard_order import LANES, EpochOrder, Window, lanes_of, span
 from falaj.workloads.training.shards import Shards
 from falaj.workloads.training.tensors import tensor_of
 
 _AHEAD_ROWS: Final = 8_192
+_AHEAD_TOKENS: Final = 1 << 20
 _LEAST_AHEAD, _MOST_AHEAD = 2, 64
-"""Batches that wait for being learned from: as many as have so many rows, within bounds."""
+"""Batches that wait for being learned from: as many as have so many rows, or tokens of texts,
+within bounds."""
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 
@@ -78,14 +81,24 @@ class _Reader:
         shards: Shards,
         recipe: TablePreprocessing | None,
         scale: dict[str, float] | None,
+        *,
+        is_text: bool,
     ) -> None:
         self._shards, self._recipe, self._scale = shards, recipe, scale
+        self._is_text = is_text
 
     def window(self, window: Window) -> Rows:
-        """Return inputs (n, …), of pictures as they lie there, and labels (n,)."""
+        """Return inputs (n, …), of pictures and texts as they lie there, and labels (n,)."""
         parts = [self._piece(each.shard, each.start, each.stop) for each in window.pieces]
         inputs, labels = zip(*parts, strict=True)
         return np.concatenate(inputs), np.concatenate(labels)
+
+    def learned(self, inputs: NDArray[Any], labels: NDArray[Any]) -> Rows:
+        """Return rows of windows in the form that a batch has."""
+        if self._is_text:
+            tokens = inputs.astype(np.int64)
+            return tokens, following(tokens, labels)
+        return inputs.astype(np.float32, copy=False), labels
 
     def _piece(self, shard: int, start: int, stop: int) -> Rows:
         inputs, labels = self._shards.read(shard)
@@ -106,7 +119,7 @@ class StreamedBatches(Batches):
         device: that shares are on.
         batch_size, accumulation, seed, rank, processes, is_even: as of `Batches`.
         ahead: batches that wait for being learned from, at most. Default (0): as many as have
-            8,192 rows, 2 to 64.
+            8,192 rows, or of texts a million tokens, 2 to 64.
 
     Attributes:
         ahead: likewise.
@@ -139,9 +152,13 @@ class StreamedBatches(Batches):
         self._device = device
         self._lanes = lanes_of(rank, processes)
         self._counts = shards.rows
-        self._reader = _Reader(shards, prepared.preprocessing, prepared.target_scale)
+        is_text = prepared.architecture.family == FAMILY
+        self._reader = _Reader(
+            shards, prepared.preprocessing, prepared.target_scale, is_text=is_text
+        )
         rows = max(1, self._batch_size // self._processes)
-        self.ahead = ahead or min(max(_AHEAD_ROWS // rows, _LEAST_AHEAD), _MOST_AHEAD)
+        wanted = _AHEAD_TOKENS // prepared.architecture.shape[0] if is_text else _AHEAD_ROWS
+        self.ahead = ahead or min(max(wanted // rows, _LEAST_AHEAD), _MOST_AHEAD)
         self._ahead: Ahead[_Made] | None = None
         self._due = (-1, -1)
 
@@ -215,10 +232,8 @@ class StreamedBatches(Batches):
             return _Made(epoch, step, places, self._inputs[:0].cpu(), self._labels[:0].cpu())
         inputs, labels = (np.concatenate(each) for each in zip(*found, strict=True))
         order = np.argsort(places)
-        return _Made(
-            epoch, step, places[order], self._pinned(inputs[order].astype(np.float32, copy=False)),
-            self._pinned(labels[order]),
-        )  # fmt: skip
+        inputs, labels = self._reader.learned(inputs[order], labels[order])
+        return _Made(epoch, step, places[order], self._pinned(inputs), self._pinned(labels))
 
     def _pinned(self, values: NDArray[Any]) -> Tensor:
         """A tensor that a GPU fetches while it computes."""

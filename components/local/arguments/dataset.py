@@ -48,10 +48,11 @@ class DatasetArgs(KeptArgs):
     source: NotRequired[Annotated[Input[str], Default(DIGITS), REPLACES]]
     """``digits``, 1,797 scans that ship inside scikit-learn; or the absolute path of a .csv or
     .parquet file, of a .txt or .md text, of a .jsonl file of conversations, of a folder with a
-    folder of pictures for each class, or of a folder of shards (.parquet, .arrow, .jsonl or .tar),
-    which are streamed. A changed file is another dataset."""
+    folder of pictures for each class, or of a folder of texts or of shards (.parquet, .arrow,
+    .jsonl or .tar), which are streamed. A changed file is another dataset."""
     target: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
-    """Column of the table to predict; a table needs one, digits, pictures and texts take none."""
+    """Column of the table to predict; a table needs one, digits, pictures and texts take none. Of
+    shards from which a language model learns (``task``), the column of texts."""
     feature_tables: NotRequired[Annotated[dict[str, FeatureTableArgs], Default({}), REPLACES]]
     """Feature tables that give a table further columns, by names that these are called with: of
     each row what was known by its time, and nothing later. Default: none."""
@@ -59,7 +60,8 @@ class DatasetArgs(KeptArgs):
     """Column of the table that says of which moment a row is, needed where feature tables have
     times. It and the keys are no inputs of the model."""
     task: NotRequired[Annotated[Input[str], TASK, Default(TASK.default), REPLACES]]
-    """What is learned; ``auto`` decides it by the target column."""
+    """What is learned; ``auto`` decides it by the target column. ``language`` is of texts, and has
+    to be said where they are in a column of shards."""
     seed: NotRequired[Annotated[Input[int], bound("dataset", "seed"), Default(7), REPLACES]]
     """Fixes the split."""
     holdout: NotRequired[

@@ -25,7 +25,7 @@ from falaj.wire.values import UNKNOWN, Values, has_unknown
 
 _ALLOWED: Final = (
     "digits, or the absolute path of a .csv or .parquet file, of a .txt or .md text, of a .jsonl "
-    "file of conversations or of a folder of pictures or of shards"
+    "file of conversations or of a folder of pictures, of texts or of shards"
 )
 _TABLES: Final = "featureTables"
 
