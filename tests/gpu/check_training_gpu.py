@@ -94,9 +94,17 @@ def test_every_gpu_has_a_part_of_a_language_model(
 
 
 def test_gpu_figures_are_recorded(dataset: Path, tmp_path: Path) -> None:
-    text = json.dumps(train(dataset, tmp_path / "run")["utilisation"])
-    for figure in ("utilisation_percent", "temperature_celsius", "power_watts", "memory_mib"):
-        assert f"gpu0_{figure}" in text
+    found = train(dataset, tmp_path / "run")["utilisation"]
+    for figure in (
+        "utilisation_percent", "temperature_celsius", "power_watts", "memory_mib", "clock_mhz",
+    ):  # fmt: skip
+        assert f"gpu0_{figure}" in found["mean"]
+    assert len(found["by_gpu"]) == found["gpus"] > 0
+    for each in found["by_gpu"]:
+        assert 0 <= each["idle_share"] <= 1
+        assert each["slowed_share"].keys() == {"power", "heat", "hardware"}
+        assert each["xids"] == {}, each
+        assert each["pcie_replays"] >= 0
 
 
 def test_stopped_run_resumes(dataset: Path, tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def nothing(_device: str) -> str:
+    return ""
+
+
 def one(rank: int, run: dict[str, object], port: int) -> int:
     count = str(run["processes"])
     os.environ |= {
@@ -35,7 +39,7 @@ def one(rank: int, run: dict[str, object], port: int) -> int:
     os.dup2(said.fileno(), 1)
     os.dup2(said.fileno(), 2)
     # The part of the compiler that needs neither minutes nor another compiler.
-    compiling.BACKEND, compiling.lacking = "aot_eager", lambda _device: ""
+    compiling.BACKEND, compiling.lacking = "aot_eager", nothing
     return command.main([str(each) for each in run["arguments"]])  # type: ignore[union-attr]
 
 
