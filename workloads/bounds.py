@@ -367,6 +367,7 @@ CHOICES = {
         "device": Choice(("auto", "cpu", "cuda"), "auto"),
         "class_weights": Choice(("auto", "tempered", "balanced", "none"), "auto"),
         "recompute": Choice(("none", "layers"), "none"),
+        "compile": Choice(("auto", "always", "never"), "auto"),
         "compression": Choice(("none", "float16", "bfloat16", "powersgd"), "none"),
         "lora_matrices": Choice(("all", "attention", "units"), "all"),
     },
@@ -391,8 +392,9 @@ CHOICES = {
 """The words that options take, by workload. Of a training's ``model``, ``auto`` is of a table a
 linear model, a network or gradient-boosted trees, as cross-validation says, and ``network`` the
 network, whatever the data; the others are of images. Its ``recompute`` says what of a forward pass
-is computed again instead of kept, its ``compression`` what gradients travel as, and its
-``lora_matrices`` those that low ranks are added to. ``quantise`` is
+is computed again instead of kept, its ``compile`` whether the network is compiled (``auto``: a
+language model on GPUs), its ``compression`` what gradients travel as, and its ``lora_matrices``
+those that low ranks are added to. ``quantise`` is
 ``auto`` for what is tried and has to gain, a number of bits for that alone, which need not be
 faster, or ``never``. ``engine`` is ``auto`` for whichever is fastest where a package is made, if
 it is installed. ``accept`` is

@@ -62,6 +62,7 @@ from falaj.components.kubernetes.training.pods import RESERVED
 from falaj.components.specification.argument_errors import ArgumentErrors
 from falaj.components.specification.arguments import arguments_of, with_defaults
 from falaj.components.specification.parallel import (
+    COMPILE,
     COMPRESSION,
     PARTS,
     RECOMPUTE,
@@ -275,8 +276,8 @@ _OURS: Final = (
     "--output", "--dataset", "--processes", "--device", "--progress", "--metrics", "--resume",
     "--json",
 )  # fmt: skip
-_DIVIDING: Final = ("parallel", "recompute", "compression")
-"""Arguments that say how a model is divided."""
+_DIVIDING: Final = ("parallel", "recompute", "compile", "compression")
+"""Arguments that say how a model is divided and computed."""
 _DIVIDES: Final = tuple(f"--{each}" for each in (*PARTS, *_DIVIDING[1:]))
 """The options of a training that they become."""
 
@@ -539,7 +540,7 @@ def _division(
     if is_own or not asked:
         return ()
     before = errors.count
-    words = {"recompute": RECOMPUTE, "compression": COMPRESSION}
+    words = {"recompute": RECOMPUTE, "compile": COMPILE, "compression": COMPRESSION}
     refused = errors.has(*words)
     chosen = {name: str(checked[name]) for name in words}
     parallel = options("parallel", given.get("parallel", {}), ParallelArgs, errors)
@@ -573,6 +574,8 @@ def _division(
             errors.say("parallel", reason)
     if (reason := division.refuse_compression(chosen["compression"], most)) is not None:
         errors.say("compression", reason)
+    if (reason := division.refuse_compile(chosen["compile"])) is not None:
+        errors.say("compile", reason)
     others = {name: value for name, value in chosen.items() if value != words[name].default}
     return tuple(
         word

@@ -21,6 +21,7 @@ TENSOR: Final = bound("training", "tensor")
 PIPELINE: Final = bound("training", "pipeline")
 """Each process has a layer at least."""
 RECOMPUTE: Final = choice("training", "recompute")
+COMPILE: Final = choice("training", "compile")
 COMPRESSION: Final = choice("training", "compression")
 PARTS: Final = ("shard", "tensor", "pipeline")
 """What divides a model, by the names of the workload's options."""
@@ -46,11 +47,15 @@ class ParallelArgs(TypedDict):
 
 
 class SavingArgs(TypedDict):
-    """What a training's processes spare memory and network by."""
+    """What a training's processes spare memory, time and network by."""
 
     recompute: NotRequired[Annotated[str, RECOMPUTE, Default(RECOMPUTE.default)]]
     """``layers`` computes what is in a layer of a language model again going back, which saves
     memory and costs time; ``none`` keeps all."""
+    compile: NotRequired[Annotated[str, COMPILE, Default(COMPILE.default)]]
+    """Whether the network is compiled (``torch.compile``), which takes minutes at the begin and
+    then less time and memory for each step. ``auto`` compiles a language model on GPUs where there
+    is a C compiler, and the run's record says whether it did. Not with ``tensor``."""
     compression: NotRequired[Annotated[str, COMPRESSION, Default(COMPRESSION.default)]]
     """What gradients travel as between processes that each have the whole model: float32
     (``none``), half as many bytes, or with ``powersgd`` two thin matrices for each of theirs."""
@@ -116,6 +121,16 @@ class Division:
                 f"allowed: {COMPRESSION.default}, or several processes"
             )
         return None
+
+    def refuse_compile(self, compiles: str) -> str | None:
+        """Why layers that are divided so can't be compiled; None where they can, or needn't."""
+        if compiles != "always" or self.tensor == 1:
+            return None
+        allowed = ", ".join(each for each in COMPILE.words if each != compiles)
+        return (
+            f"given {compiles!r} beside tensor {self.tensor}; allowed: {allowed} there: gradients "
+            "of compiled layers whose matrices are divided came out wrong"
+        )
 
 
 def division_of(given: Mapping[str, Any]) -> Division:

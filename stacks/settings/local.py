@@ -670,6 +670,9 @@ def _check_division(training: TrainingSettings, *, is_text: bool) -> list[Findin
     if (reason := division.refuse_compression(training.compression, processes)) is not None:
         path = ("training", "compression")
         found.append(Finding(path, reason, (Drop(path),)))
+    if (reason := division.refuse_compile(training.compile)) is not None:
+        path = ("training", "compile")
+        found.append(Finding(path, reason, (Drop(path),)))
     if training.tune and division.processes > 1:
         path = ("training", "tune")
         reason = "given true, but the model is divided (training.parallel); leave one of both out"

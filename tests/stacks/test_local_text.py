@@ -35,8 +35,19 @@ SMALL = {"epochs": 3, "width": 32, "layers": 3, "heads": 2, "keyValueHeads": 1, 
         ({}, {"processes": 1}),
         ({"parallel": {"data": 2}}, {"processes": 2}),
         (
-            {"parallel": {"shard": 2, "tensor": 2, "pipeline": 4}, "recompute": "layers"},
-            {"processes": 16, "shard": 2, "tensor": 2, "pipeline": 4, "recompute": "layers"},
+            {
+                "parallel": {"shard": 2, "tensor": 2, "pipeline": 4},
+                "recompute": "layers",
+                "compile": "never",
+            },
+            {
+                "processes": 16,
+                "shard": 2,
+                "tensor": 2,
+                "pipeline": 4,
+                "recompute": "layers",
+                "compile": "never",
+            },
         ),
         ({"processes": 2, "compression": "powersgd"}, {"processes": 2, "compression": "powersgd"}),
     ],
@@ -49,7 +60,7 @@ def test_what_a_stack_says_of_a_division_reaches_its_training(
     settings = validate(values, tmp_path, stack="notes")
     assert isinstance(settings, LocalSettings)
     checked = _asked_of_the_run(settings, tmp_path)
-    keys = ("processes", "shard", "tensor", "pipeline", "recompute", "compression")
+    keys = ("processes", "shard", "tensor", "pipeline", "recompute", "compile", "compression")
     assert {key: checked[key] for key in keys if key in checked} == told
 
 

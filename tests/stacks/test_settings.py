@@ -272,6 +272,10 @@ def test_what_a_text_can_t_have_is_refused(
             {"parallel": {"pipeline": 0}},
             "falaj:training.parallel.pipeline: given 0; allowed: a whole number from 1 to 256",
         ),
+        (
+            {"compile": "always", "parallel": {"tensor": 2}},
+            "falaj:training.compile: given 'always' beside tensor 2; allowed: auto, never there",
+        ),
         ({"recompute": "all"}, "falaj:training.recompute: given 'all'; allowed: none, layers"),
         (
             {"compression": "zip"},

@@ -112,6 +112,7 @@ def lines(
         named = f"OpenVINO ({engine['precision']})" if engine["precision"] else "ONNX Runtime"
         found.append(("runs in", named))
     found.append(("trained", f"{card['trained']}, on {card['machine']}"))
+    found += gpus(card)
     return [(printable(what), printable(text)) for what, text in found]
 
 
@@ -141,6 +142,16 @@ def _chosen(card: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"on {calibrated['rows']:,} training rows that it hadn't learned from, whose log loss "
             f"went from {calibrated['before']:.4g} to {calibrated['after']:.4g}",
         ))  # fmt: skip
+    return found
+
+
+def gpus(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return how busy each GPU of the machine that trained was, and what was wrong with it."""
+    found: list[tuple[str, str]] = []
+    for index, each in enumerate(card.get("gpus", [])):
+        if "idle_share" in each:
+            found.append((f"GPU {index}", f"idle for {each['idle_share']:.0%} of the training"))
+        found += [("of the training", text) for text in each.get("anomalies", [])]
     return found
 
 

@@ -254,6 +254,7 @@ def manifest_fields(
                 "code": own["code"] if own else None,
                 "trained": training["created"],
                 "machine": training["environment"]["processor"],
+                **_of_gpus(training),
             },
         },
         "lineage": {
@@ -276,6 +277,16 @@ def manifest_fields(
         },
         "data_class": data_class,
     }  # fmt: skip
+
+
+def _of_gpus(training: dict[str, Any]) -> dict[str, Any]:
+    """How busy the machine's GPUs were while the run trained on them, and what was wrong."""
+    if training["parameters"]["device"] != "cuda":
+        return {}
+    found = training["utilisation"].get("by_gpu", [])
+    return {
+        "gpus": [{k: each[k] for k in ("idle_share", "anomalies") if k in each} for each in found]
+    }
 
 
 def finished(output: Path, key: str, run: str, keyring: KeyRing | None) -> dict[str, Any] | None:

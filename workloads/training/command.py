@@ -303,6 +303,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="layers: compute what is in a layer again going back, to save memory (default none)",
     )  # fmt: skip
     add(
+        "--compile", **_CHOICES["compile"].argument,
+        help="the network by torch.compile; auto: a language model's layers on GPUs, where there "
+        "is a C compiler (default auto)",
+    )  # fmt: skip
+    add(
         "--compression", **_CHOICES["compression"].argument,
         help="of gradients on their way between processes (default none)",
     )  # fmt: skip

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from falaj.workloads.errors import printable, some
+from falaj.workloads.training.compiling import as_written
 from falaj.workloads.training.tensors import modules_of
 
 _STEPS_BEFORE: Final = 5
@@ -142,7 +143,7 @@ def first_broken(module: nn.Module, inputs: Tensor) -> str:
         if name
     ]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), as_written(module):
             module(inputs)
     except Exception:
         # A team's own model, asked once more than it expected.

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import checkpoint
 from falaj.workloads.training.batches import Batches, Share
+from falaj.workloads.training.compiling import Compilation, compile_in_place
 from falaj.workloads.training.decoder import Decoder
 from falaj.workloads.training.divergence import Watch
 from falaj.workloads.training.layout import DATA, PIPELINE, SHARD, TENSOR, Grid
@@ -69,6 +70,7 @@ class DividedOptimisation:
         grid: the processes of the run.
         task: ``classification``, ``regression`` or ``language``.
         outputs: numbers that it answers with.
+        compilation: whether its layers are compiled. Default: they aren't.
 
     Attributes:
         turns: as `Optimisation.turns` and ``settles``: it isn't made smaller.
@@ -86,11 +88,12 @@ class DividedOptimisation:
         *,
         task: str,
         outputs: int,
+        compilation: Compilation | None = None,
     ) -> None:
         self._batches, self._parameters, self._grid, self._task = batches, parameters, grid, task
         self._team = team = grid.team
         _quieten()
-        self.module = _divided(module.to(team.device), parameters, grid)
+        self.module = _divided(module.to(team.device), parameters, grid, compilation)
         self._tensors = Tensors(self.module)
         self._average = {name: each.clone() for name, each in self._tensors.own.items()}
         self._best = copied(self._average)
@@ -321,7 +324,9 @@ def _quieten() -> None:
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
-def _divided(module: nn.Module, parameters: Parameters, grid: Grid) -> nn.Module:
+def _divided(
+    module: nn.Module, parameters: Parameters, grid: Grid, compilation: Compilation | None
+) -> nn.Module:
     """Leave of a whole module what this process holds."""
     with torch.no_grad():
         for each in module.state_dict().values():
@@ -341,7 +346,10 @@ def _divided(module: nn.Module, parameters: Parameters, grid: Grid) -> nn.Module
     }
     if kind != torch.float32:
         options["mp_policy"] = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32)
-    for each in _layers(module):
+    layers = list(_layers(module))
+    if compilation is not None and compilation.used:
+        compile_in_place(module, layers, forgives=compilation.forgives)
+    for each in layers:
         fully_shard(each, **options)
     fully_shard(module, **options)
     return module

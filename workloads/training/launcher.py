@@ -20,6 +20,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import (
     batches,
+    compiling,
     distributed,
     hardware,
     language,
@@ -299,6 +300,7 @@ def resolve(
         )
         values["class_weights"] = "tempered" if rare else "none"
     parameters = Parameters(**values)
+    compiling.choose(parameters)  # what can't be is refused here
     if dataset.family == language.FAMILY:
         check_decoder(parameters)
     return parameters

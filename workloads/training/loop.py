@@ -18,6 +18,7 @@ from torch.nn import functional
 from falaj.workloads.errors import CodeError, some
 from falaj.workloads.training import optimisers, pruning, quantisation
 from falaj.workloads.training.batches import Batches
+from falaj.workloads.training.compiling import Compilation, compile_in_place
 from falaj.workloads.training.distillation import Distillation
 from falaj.workloads.training.distributed import Team
 from falaj.workloads.training.divergence import Watch
@@ -152,6 +153,7 @@ class Optimisation:
         task: ``classification``, ``regression`` or ``language``.
         distillation: mixes a teacher's answers into the loss. Default: nobody teaches.
         unsteady: names of frozen parameters that the module changes by itself as it learns.
+        compilation: whether the module is compiled; the average of its weights isn't. Default: no.
 
     Attributes:
         kept: the numbers that stay as they are, by name, which no checkpoint has: the frozen
@@ -168,6 +170,7 @@ class Optimisation:
         *,
         distillation: Distillation | None = None,
         unsteady: frozenset[str] = frozenset(),
+        compilation: Compilation | None = None,
     ) -> None:
         self.module = module.to(team.device)
         # What stays as it is stands once, and in no checkpoint.
@@ -186,6 +189,8 @@ class Optimisation:
         self._followed = [(ours, theirs) for ours, theirs in followed if ours is not theirs]
         # A team's own model may make itself new buffers.
         self._counts = parameters.own is not None or any(True for _ in self.module.buffers())
+        if compilation is not None and compilation.used:
+            compile_in_place(self.module, forgives=compilation.forgives)
         self._wrapped = team.wrap(self.module, parameters.compression)
         self._versions = self._versions_of_kept()  # the first process's were written over ours
         self._batches, self._parameters, self._team, self._task = batches, parameters, team, task

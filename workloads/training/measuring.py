@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -25,6 +26,7 @@ import torch
 from falaj.workloads.errors import printable
 from falaj.workloads.training import distributed
 from falaj.workloads.training.command import build_parser, requested_of
+from falaj.workloads.training.compiling import NEVER
 from falaj.workloads.training.measurer import ending
 from falaj.workloads.training.opened import open_start_of, open_teacher_of, read_code
 from falaj.workloads.training.options import Parameters
@@ -67,6 +69,8 @@ def _setting(options: argparse.Namespace) -> Callable[[Parameters, Path], Settin
     start = open_start_of(requested, keyring, dataset)
 
     def make(parameters: Parameters, output: Path) -> Setting:
+        # Compiling takes as long as measuring may.
+        parameters = replace(parameters, compile=NEVER)
         return Setting(
             dataset, parameters, output, keyring, "measured", False,
             code=code, teacher=teacher, start=start,

@@ -18,7 +18,7 @@ from falaj.workloads.training.snapshot import digest
 _CHOICES = CHOICES["training"]
 _WITHOUT_EFFECT = {
     "processes", "threads", "device", "accumulation", "checkpoint_every", "checkpoint_steps",
-    "shard", "tensor", "pipeline", "recompute", "read_ahead",
+    "shard", "tensor", "pipeline", "recompute", "compile", "read_ahead",
 }  # fmt: skip
 
 DISTILLATION = {name: TRAINING[name].usual for name in ("distil_temperature", "distil_weight")}
@@ -64,6 +64,7 @@ class Requested:
     tensor: int = 1
     pipeline: int = 1
     recompute: str = _CHOICES["recompute"].default
+    compile: str = _CHOICES["compile"].default
     compression: str = _CHOICES["compression"].default
     code: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -112,6 +113,7 @@ class Parameters:
         tensor: processes that each hold a part of every layer's matrices.
         pipeline: processes that each hold a part of the layers.
         recompute: ``layers`` keeps of a forward pass what goes into layers alone, ``none`` all.
+        compile: ``auto``, ``always`` or ``never``, as was asked for (`compiling.choose`).
         compression: what gradients travel as: ``none`` (float32), ``float16``, ``bfloat16`` or
             ``powersgd`` (two thin matrices for each of the gradient's).
         code: digest of a team's own code; empty: the model is one of ours.
@@ -154,6 +156,7 @@ class Parameters:
     tensor: int = 1
     pipeline: int = 1
     recompute: str = _CHOICES["recompute"].default
+    compile: str = _CHOICES["compile"].default
     compression: str = _CHOICES["compression"].default
     code: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])

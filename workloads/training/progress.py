@@ -11,13 +11,14 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import psutil
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.training.gpu_watch import MEBIBYTE, Sample, watched
 
 
 class Progress:
@@ -80,9 +81,6 @@ def finite_or_none(value: Any) -> Any:
 
 
 _PERIOD_SECONDS = 1.0
-_MEBIBYTE = 1 << 20
-
-Sample = dict[str, float]
 
 
 class Telemetry:
@@ -90,13 +88,14 @@ class Telemetry:
 
     Each sample holds ``cpu_percent`` (of the whole machine), ``process_cpu_percent`` (100 is one
     core), ``memory_mib`` (resident, this process), ``machine_memory_percent``, and for each GPU
-    ``gpu<i>_utilisation_percent``, ``gpu<i>_temperature_celsius``, ``gpu<i>_power_watts`` and
-    ``gpu<i>_memory_mib``. A figure that the hardware doesn't give is left out.
+    ``gpu<i>_utilisation_percent``, ``gpu<i>_temperature_celsius``, ``gpu<i>_power_watts``,
+    ``gpu<i>_clock_mhz`` and ``gpu<i>_memory_mib``. A figure that the hardware doesn't give is
+    left out.
     """
 
     def __init__(self) -> None:
         self._process = psutil.Process()
-        self._gpus = gpu_readers()
+        self._gpus = watched()
         self._samples: list[Sample] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -108,7 +107,10 @@ class Telemetry:
         self._thread.start()
 
     def stop(self) -> dict[str, Any]:
-        """End sampling and return the mean and the largest value of each figure."""
+        """End sampling and return the mean and the largest value of each figure.
+
+        And what `gpu_watch` says of each GPU.
+        """
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -121,6 +123,7 @@ class Telemetry:
             "gpus": len(self._gpus),
             "mean": {name: round(statistics.fmean(v), 2) for name, v in series.items()},
             "largest": {name: round(max(v), 2) for name, v in series.items()},
+            **({"by_gpu": [each.summary() for each in self._gpus]} if self._gpus else {}),
         }
 
     def latest(self) -> Sample:
@@ -135,47 +138,12 @@ class Telemetry:
         sample = {
             "cpu_percent": psutil.cpu_percent(),
             "process_cpu_percent": self._process.cpu_percent(),
-            "memory_mib": self._process.memory_info().rss / _MEBIBYTE,
+            "memory_mib": self._process.memory_info().rss / MEBIBYTE,
             "machine_memory_percent": psutil.virtual_memory().percent,
         }
-        for read in self._gpus:
-            sample.update(read())
+        for each in self._gpus:
+            sample.update(each.sample())
         return sample
-
-
-def gpu_readers() -> list[Callable[[], Sample]]:
-    """Return one function per NVIDIA GPU that samples it; none without a driver."""
-    import pynvml  # noqa: PLC0415 - from nvidia-ml-py; the library is there without a driver too
-
-    try:
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        handles = [cast("Any", pynvml).nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-    except pynvml.NVMLError:
-        return []
-    return [_gpu_reader(pynvml, index, handle) for index, handle in enumerate(handles)]
-
-
-def _gpu_reader(nvml: Any, index: int, handle: Any) -> Callable[[], Sample]:
-    figures: dict[str, Callable[[], float]] = {
-        "utilisation_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-        "temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(
-            handle, nvml.NVML_TEMPERATURE_GPU
-        ),
-        "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,  # given in mW
-        "memory_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / _MEBIBYTE,
-    }
-
-    def read() -> Sample:
-        sample: Sample = {}
-        for name, figure in figures.items():
-            try:
-                sample[f"gpu{index}_{name}"] = float(figure())
-            except nvml.NVMLError:  # not supported by this card, or the card is gone
-                continue
-        return sample
-
-    return read
 
 
 _PLACE = re.compile(r"^(?:\[([0-9a-fA-F:.]+)\]|([0-9a-fA-F:.]+)):(\d{1,5})$")

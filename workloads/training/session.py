@@ -24,6 +24,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import write_artifact
 from falaj.workloads.training import (
     checkpoint,
+    compiling,
     distributed,
     hardware,
     language,
@@ -348,6 +349,7 @@ class Session:
         self._begun = copy.deepcopy(module).cpu().eval() if is_exported else None
         if isinstance(module, Decoder) and parameters.recompute == "layers":
             module.recompute()
+        self._compilation = compiling.choose(parameters)
         self._optimisation = self._learner(module, parameters)
         self._writer = Writer(setting.output, setting.keyring, setting.identity, team)
         self._position = Position()
@@ -373,13 +375,15 @@ class Session:
             return Optimisation(
                 module, self._batches, parameters, self._team, task,
                 distillation=self._distillation(), unsteady=self._unsteady,
+                compilation=self._compilation,
             )  # fmt: skip
         # Only here: it takes a second to import.
         from falaj.workloads.training.divided import DividedOptimisation  # noqa: PLC0415
 
         return DividedOptimisation(
-            module, self._batches, parameters, self._grid, task=task, outputs=outputs
-        )
+            module, self._batches, parameters, self._grid, task=task, outputs=outputs,
+            compilation=self._compilation,
+        )  # fmt: skip
 
     def _distillation(self) -> Distillation | None:
         """What mixes a teacher's answers into the loss; all processes need the same teacher."""
@@ -510,12 +514,14 @@ class Session:
         return True
 
     def _lineage(self) -> dict[str, Any]:
-        """What the record says of what was measured before, and of the weights that it began with.
+        """What the record says of whether it was compiled, and of what was measured before.
 
-        And of what is added to those.
+        And of the weights that it began with, and of what is added to those.
         """
         setting = self._setting
-        measured = {} if setting.tuning is None else {"tuning": setting.tuning}
+        measured: dict[str, Any] = {"compile": self._compilation.to_json()}
+        if setting.tuning is not None:
+            measured["tuning"] = setting.tuning
         if setting.start is None:
             return measured
         module = self._fresh()
@@ -880,6 +886,8 @@ class Session:
         where = f"{self._team.processes} process(es) on {self._team.device.type}"
         if self._grid is not None:
             where += f" ({self._grid.layout})"
+        if self._compilation.used:
+            where += ", compiled"
         if resumed:
             message = f"going on from epoch {position.epoch}, step {position.step}"
         else:

@@ -20,7 +20,8 @@ from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import FAULT, REFUSED, STOPPED, WorkloadError
 from falaj.workloads.training import record as records
 from falaj.workloads.training import sweep, tracking
-from falaj.workloads.training.progress import duration, gpu_readers, written
+from falaj.workloads.training.gpu_watch import watched
+from falaj.workloads.training.progress import duration, written
 from falaj.workloads.training.snapshot import make_folder
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.sweep_tracking import BROKEN_OFF, RUNS, Best, SweepTracking
@@ -373,7 +374,7 @@ def visible_gpus() -> list[str]:
     """Return what trials may use of this machine's GPUs, as CUDA names them."""
     if (given := os.environ.get(_VISIBLE)) is not None:
         return [each.strip() for each in given.split(",") if each.strip()]
-    return [str(index) for index in range(len(gpu_readers()))]
+    return [str(index) for index in range(len(watched()))]
 
 
 def _processes(words: Sequence[str]) -> int:

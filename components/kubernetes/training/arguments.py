@@ -218,6 +218,7 @@ class GangArgs(KeyedRunArgs):
     ``tensor`` x ``pipeline`` divides those of all pods, and of an elastic job, which takes no
     ``data``, those of each pod. Default: each process has the whole model."""
     recompute: NotRequired[Annotated[str, SameAs(SavingArgs, "recompute")]]
+    compile: NotRequired[Annotated[str, SameAs(SavingArgs, "compile")]]
     compression: NotRequired[Annotated[str, SameAs(SavingArgs, "compression")]]
     parameter_servers: NotRequired[Annotated[int, Between(1, 64), Default(1)]]
     """Pods that hold parameters (``parameter-server``)."""

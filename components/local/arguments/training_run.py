@@ -107,10 +107,11 @@ class TrainingRunArgs(KeptArgs, TrackingArgs):
     """All processes that train."""
     shard: NotRequired[Annotated[Input[int] | None, SameAs(ParallelArgs, "shard")]]
     """With ``tensor`` and ``pipeline`` multiplied it divides ``processes``. A change of it trains
-    nothing again, as results differ by rounding alone; so with the next three."""
+    nothing again, as results differ by rounding alone; so with the next four."""
     tensor: NotRequired[Annotated[Input[int] | None, SameAs(ParallelArgs, "tensor")]]
     pipeline: NotRequired[Annotated[Input[int] | None, SameAs(ParallelArgs, "pipeline")]]
     recompute: NotRequired[Annotated[Input[str] | None, SameAs(SavingArgs, "recompute")]]
+    compile: NotRequired[Annotated[Input[str] | None, SameAs(SavingArgs, "compile")]]
     compression: NotRequired[
         Annotated[Input[str] | None, REPLACES, SameAs(SavingArgs, "compression")]
     ]

@@ -136,6 +136,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {**GROWING, "parallel": {"data": 2, "shard": 2}},
         "parallel.data: given 2, but an elastic job has as many processes as it has pods",
     ),
+    ({"compile": "maybe"}, "compile: given 'maybe'; allowed: auto, always, never"),
+    (
+        {**PAIR, "compile": "always", "parallel": {"shard": 8, "tensor": 2}},
+        "compile: given 'always' beside tensor 2; allowed: auto, never there",
+    ),
+    ({"arguments": ["--compile=never"]}, "set by the component"),
     ({"recompute": "all"}, "recompute: given 'all'; allowed: none, layers"),
     ({**PAIR, "compression": "zip"}, "compression: given 'zip'; allowed: none, float16, bfloat16"),
     ({"compression": "powersgd"}, "compression: given 'powersgd', but the training has 1 process"),
@@ -206,6 +212,7 @@ def test_a_model_is_divided_by_options_of_the_program() -> None:
     assert _options(
         **PAIR, parallel={"data": 2, "shard": 2, "pipeline": 4}, recompute="layers"
     ) == ["--shard", "2", "--pipeline", "4", "--recompute", "layers"]
+    assert _options(**PAIR, compile="never") == ["--compile", "never"]
     assert _options(**PAIR, compression="bfloat16") == ["--compression", "bfloat16"]
     assert _options(**GROWING, parallel={"shard": 2}) == ["--shard", "2"]
     assert _options(**GROWING, compression="float16") == ["--compression", "float16"]
@@ -213,6 +220,7 @@ def test_a_model_is_divided_by_options_of_the_program() -> None:
 
 def test_what_divides_nothing_leaves_a_job_as_it_is() -> None:
     usual = {"parallel": {"data": 16, "shard": 1, "tensor": 1}, "recompute": "none"}
+    usual["compile"] = "auto"
     assert job(**PAIR, **usual, compression="none") == job(**PAIR)
     assert job(**PAIR, parallel=None) == job(**PAIR, parallel={}) == job(**PAIR)
 

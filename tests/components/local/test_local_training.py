@@ -175,6 +175,8 @@ INPUTS: dict[str, Any] = {
         ({"tensor": 257}, "tensor", "given 257; allowed: a whole number from 1 to 256"),
         ({"pipeline": 0}, "pipeline", "given 0; allowed: a whole number from 1 to 256"),
         ({"recompute": "all"}, "recompute", "given 'all'; allowed: none, layers"),
+        ({"compile": "maybe"}, "compile", "given 'maybe'; allowed: auto, always, never"),
+        ({"compile": "always", "tensor": 2}, "compile", "given 'always' beside tensor 2; allowed"),
         ({"compression": "zip"}, "compression", "given 'zip'; allowed: none, float16, bfloat16"),
         (
             {"shard": 4, "tensor": 2},
@@ -210,7 +212,14 @@ def test_a_division_that_is_not_known_yet_is_not_refused() -> None:
 def test_what_divides_nothing_is_no_change_of_an_earlier_run(tmp_path: Path) -> None:
     handler = TrainingRunHandler()
     (tmp_path / "record.json").write_text("{}")
-    usual = {"shard": 1, "tensor": 1, "pipeline": 1, "recompute": "none", "compression": "none"}
+    usual = {
+        "shard": 1,
+        "tensor": 1,
+        "pipeline": 1,
+        "recompute": "none",
+        "compile": "auto",
+        "compression": "none",
+    }
     before = {**INPUTS, "retain": False, "path": str(tmp_path)}  # as made before there was any
     assert handler.diff(before, handler.check({**INPUTS, **usual}, {})) == {}
     assert run_digest(handler.check({**INPUTS, **usual}, {})) == run_digest(INPUTS)
@@ -223,13 +232,13 @@ def test_the_trainer_is_told_of_a_division(site: Path, monkeypatch: pytest.Monke
         told.append(arguments)
 
     monkeypatch.setattr("falaj.components.local.provider.workloads.run", run)
-    asked = {"shard": 2, "tensor": 2, "recompute": "layers"}
+    asked = {"shard": 2, "tensor": 2, "recompute": "layers", "compile": "never"}
     handler = TrainingRunHandler()
     for given in ({**INPUTS, **asked}, {**INPUTS, "compression": "float16"}):
         with pytest.raises(machine.LocalError, match="ended without a record"):
             handler.create(Context("run"), handler.check({**given, "site": str(site)}, {}))
     divided, compressed = (" ".join(words) for words in told)
-    assert "--shard 2 --tensor 2 --recompute layers" in divided
+    assert "--shard 2 --tensor 2 --recompute layers --compile never" in divided
     assert "--pipeline" not in divided
     assert "--compression" not in divided
     assert "--compression float16" in compressed
@@ -271,6 +280,7 @@ def test_another_hyperparameter_is_another_run(change: dict[str, Any], tmp_path:
         {"tensor": 2},
         {"pipeline": 4},
         {"recompute": "layers"},
+        {"compile": "always"},
     ],
 )
 def test_what_decides_nothing_trains_nothing(change: dict[str, Any], tmp_path: Path) -> None:

@@ -25,6 +25,15 @@ def test_the_area_is_that_of_scikit_learn() -> None:
     assert figures(answers, labels, ["a", "b", "c"])["auc"] == pytest.approx(wanted)
 
 
+def test_gpus_say_how_idle_they_were_and_what_was_wrong() -> None:
+    sick = {"anomalies": ["GPU 1 reported error XID 79"]}
+    assert card_text.gpus({"gpus": [{"idle_share": 0.123, "anomalies": []}, sick]}) == [
+        ("GPU 0", "idle for 12% of the training"),
+        ("of the training", "GPU 1 reported error XID 79"),
+    ]
+    assert card_text.gpus({}) == []
+
+
 def test_a_class_that_no_row_has_leaves_no_area() -> None:
     answers = np.array([[0.5, 0.5], [0.2, 0.8]])
     assert figures(answers, np.array([0, 0]), ["a", "b"])["auc"] is None

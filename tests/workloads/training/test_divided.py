@@ -37,6 +37,7 @@ DIVISIONS: dict[str, tuple[int, tuple[str, ...]]] = {
     "matrices": (4, ("--shard", "2", "--tensor", "2")),
     "layers": (4, ("--pipeline", "4")),
     "layers and matrices": (4, ("--pipeline", "2", "--tensor", "2", "--recompute", "layers")),
+    "halves, compiled": (2, ("--shard", "2", "--compile", "always")),
     "again": (1, ("--recompute", "layers")),
     "bfloat16": (2, ("--shard", "2", "--precision", "bfloat16")),
     "large": (1, LARGE),

@@ -238,7 +238,7 @@ def test_the_size_of_old_runs_is_no_other_run(folder: Path, ring: KeyRing) -> No
     values = {k: v for k, v in usual.to_json().items() if k not in DECODER}
     del values["compression"]
     for name in ("processes", "threads", "device", "accumulation", "checkpoint_every", "shard",
-                 "tensor", "pipeline", "recompute"):  # fmt: skip
+                 "tensor", "pipeline", "recompute", "compile"):  # fmt: skip
         del values[name]
     assert usual.identity(dataset.digest) == snapshot.digest(
         {"dataset": dataset.digest, "parameters": values}

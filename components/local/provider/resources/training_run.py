@@ -48,7 +48,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 _CLASS_ALONE: Final = sorted(OWN_MODEL - {"model"})
 
-_IN_PLACE: Final = (*PARTS, "recompute")
+_IN_PLACE: Final = (*PARTS, "recompute", "compile")
 """Options of a run that change nothing but rounding: an interrupted run goes on divided otherwise,
 and a finished one stays."""
 
@@ -238,12 +238,15 @@ def _check_division(checked: Values) -> None:
     Raises:
         InvalidInputsError: they don't.
     """
-    if has_unknown({key: checked.get(key) for key in (*PARTS, "processes", "compression")}):
+    if has_unknown(
+        {key: checked.get(key) for key in (*PARTS, "processes", "compression", "compile")}
+    ):
         return
     division, processes = division_of(checked), whole({"processes": 1, **checked}, "processes")
     found = {
         "processes": division.refuse_processes(processes),
         "compression": division.refuse_compression(text(checked, "compression"), processes),
+        "compile": division.refuse_compile(text(checked, "compile")),
     }
     if flag(checked, "tune") and division.processes > 1:
         found["tune"] = (
