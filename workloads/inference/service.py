@@ -943,27 +943,24 @@ class Service:
 
         A run that may be told to stop isn't run here, where nobody could tell it.
         """
-        body = exchange.content
+        body, header_length = exchange.content, exchange.header_length
         model = self.model
         row = model.row
         named = exchange.headers.get(REQUEST_ID)
-        if (
-            row is not None
-            and exchange.header_length is None
-            and named is None
-            and exchange.options is None
-            and model.is_quick(1)
-        ):
-            answered = row.answer(body)
+        if row is not None and named is None and exchange.options is None and model.is_quick(1):
+            answered = row.answer(body, header_length)
             if answered is not None:
                 self._ran(exchange, 1, row.run_seconds)
-                counted, watched = row.counted, self.watched
-                if counted is not None:
-                    self.counters.answers[answers.bucket(counted[0])] += 1
+                content, length, value = answered
+                watched = self.watched
+                if value is not None:
+                    self.counters.answers[answers.bucket(value)] += 1
                 if watched is not None:
                     watched.counting.row(row)
-                return Answer(200, answered)
-        inference = self.schema.read(body, exchange.header_length)
+                return Answer.of_tensors(content, length)
+        inference = self.schema.read(body, header_length)
+        if row is not None and header_length is not None:
+            row.learn(body, header_length, inference, self.schema)
         inference.size = len(body)
         if named is not None and inference.identifier is None:
             inference.request_id = _name_of(named)

@@ -54,8 +54,8 @@ def answer(served: model.Model, document: Any) -> dict[str, Any]:
 
 def refusal(served: model.Model, document: Any, header_length: int | None = None) -> str:
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    if served.row is not None and header_length is None:
-        assert served.row.answer(body) is None
+    if served.row is not None:
+        assert served.row.answer(body, header_length) is None
     with pytest.raises(RequestError) as caught:
         served.schema.read(body, header_length)
     assert caught.value.status == 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -74,8 +75,29 @@ def test_a_server_counts_what_it_answers(site: Site, start: Callable[..., Server
     assert ask(*[3] * 5, *[60] * 15) == 200
     assert ask(7, outputs=[{"name": "probabilities"}]) == 200  # no label is answered
     assert ask(9, inputs=[]) == 400
+
+    def ask_in_binary(label: int, *names: str) -> bytes:
+        image = np.zeros((1, 1, 8, 8), np.float32)
+        image.flat[label] = 1
+        tensor = {
+            "name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8],
+            "parameters": {"binary_data_size": image.nbytes},
+        }  # fmt: skip
+        wanted = [{"name": name, "parameters": {"binary_data": True}} for name in names]
+        head = json.dumps({"inputs": [tensor], "outputs": wanted}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(head))}
+        status, found = call(
+            connection, "POST", "/v2/models/mlp/infer", token=token, headers=headers,
+            body=head + image.tobytes(),
+        )  # fmt: skip
+        assert status == 200
+        return found
+
+    for label in (11, 12, 12):  # the first of a form is read, others are known
+        assert ask_in_binary(label, "label")[-8:] == label.to_bytes(8, "little")
+        ask_in_binary(label, "probabilities")
     _, text = call(connection, "GET", "/metrics", token=token)
     found = dict(
         re.findall(r'falaj_inference_answers_total\{bucket="(\d+)",[^}]*\} (\S+)', text.decode())
     )
-    assert found == {"3": "6.0", "60": "15.0"}
+    assert found == {"3": "6.0", "60": "15.0", "11": "1.0", "12": "2.0"}

@@ -199,10 +199,10 @@ def test_the_short_way_answers_as_the_long_one(
     assert MLP.row is not None
     short = MLP.row.answer(body)
     if short is not None:
-        short_data = json.loads(short)["outputs"][0].pop("data")
+        short_data = json.loads(short[0])["outputs"][0].pop("data")
         found = answer(MLP, body)
         long_data = found["outputs"][0].pop("data")
-        assert json.loads(short)["model_version"] == found["model_version"]
+        assert json.loads(short[0])["model_version"] == found["model_version"]
         assert short_data == pytest.approx(long_data, rel=1e-5)
 
 
@@ -262,7 +262,7 @@ def test_what_is_remembered_of_one_request_changes_no_other_answer(first: int) -
             body = then.replace(b"@", data)
             found = row_model.answer(body)
             answered += found is not None
-            assert found is None or json.loads(found) == long_way(body), (then, data)
+            assert found is None or json.loads(found[0]) == long_way(body), (then, data)
     assert answered
 
 
@@ -274,13 +274,131 @@ def test_requests_alike_are_checked_once(form: bytes, remembered: bool) -> None:
     row_model._fill = lambda body: looked.append(bytes(body)) or fill(body)  # type: ignore[method-assign] # pyright: ignore[reportPrivateUsage]
     for data in (b"[1,2]", b"[3,4]", b"[5,6]"):
         found = row_model.answer(form.replace(b"@", data))
-        assert json.loads(found or b"")["outputs"][0]["data"] == json.loads(data)
+        assert found is not None
+        assert json.loads(found[0])["outputs"][0]["data"] == json.loads(data)
     assert len(looked) == (1 if remembered else 3)
     # Another client, whose form comes to be remembered in its turn.
     other = GOOD.replace(b":", b": ")
     for _ in range(70):
         assert row_model.answer(other.replace(b"@", b"[7,8]")) is not None
     assert len(looked) <= 70
+
+
+PAIR = loaded(models.echo({"a": TensorProto.FLOAT, "b": TensorProto.INT64}, ("batch", 2)))
+
+
+def parts(first: str = "a", **changes: Any) -> dict[str, Any]:
+    """What a request of one row says before its binary tensors."""
+    of = {"a": ("FP32", 8), "b": ("INT64", 16)}
+    inputs: list[dict[str, Any]] = [
+        {
+            "name": name, "datatype": of[name][0], "shape": [1, 2],
+            "parameters": {"binary_data_size": of[name][1]},
+        }
+        for name in ((first, "b") if first == "a" else (first, "a"))
+    ]  # fmt: skip
+    return {"inputs": inputs, "parameters": {"binary_data_output": True}, **changes}
+
+
+ASKED = [{"name": name, "parameters": {"binary_data": True}} for name in ("b_out", "a_out")]
+REMEMBERED: tuple[dict[str, Any], ...] = (
+    parts(),
+    parts("b"),
+    parts(outputs=ASKED),
+    parts(outputs=ASKED[:1]),
+    parts(parameters={}, outputs=ASKED),
+)
+TWO_ROWS = parts()
+TWO_ROWS["inputs"][0] |= {"shape": [2, 2], "parameters": {"binary_data_size": 16}}
+TWO_ROWS["inputs"][1] |= {"shape": [2, 2], "parameters": {"binary_data_size": 32}}
+IN_JSON = parts()
+del IN_JSON["inputs"][0]["parameters"]
+IN_JSON["inputs"][0]["data"] = [1, 2]
+NOT_REMEMBERED: tuple[dict[str, Any], ...] = (
+    parts(id="1"), parts(parameters={}),
+    parts(parameters={}, outputs=[ASKED[0], {"name": "a_out"}]), TWO_ROWS, IN_JSON,
+    parts(more="x" * 2_000), parts(parameters={"binary_data_output": True, "priority": "high"}),
+    parts(parameters={"binary_data_output": True, "priority": "low"}),
+    parts(parameters={"binary_data_output": True, "timeout": 5}),
+)  # fmt: skip
+BLOBS = (
+    np.array([1, -2], np.float32).tobytes() + np.array([3, 4], np.int64).tobytes(),
+    np.array([math.nan, 2], np.float32).tobytes() + np.array([3, 4], np.int64).tobytes(),
+    np.array([-math.inf, math.inf], np.float32).tobytes() + np.array([3, 4], np.int64).tobytes(),
+    np.array([3e38, 3e38], np.float32).tobytes() + np.array([-1, 4], np.int64).tobytes(),
+    np.array([1, 2, 3, 4], np.float32).tobytes() + np.array([3, 4, 5, 6], np.int64).tobytes(),
+    np.array([3, 4], np.int64).tobytes(),
+    b"",
+    bytes(23),
+    bytes(24),
+    bytes(25),
+)
+
+
+def by_the_long_way(body: bytes, header_length: int) -> tuple[bytes, int | None] | None:
+    """The general way's answer with its JSON's length; None where it refuses."""
+    try:
+        inference = PAIR.schema.read(body, header_length)
+    except RequestError:
+        return None
+    return PAIR.schema.write(inference, PAIR.run(inference))
+
+
+def told(row_model: RowModel, body: bytes, header_length: int) -> None:
+    """Have a request checked in the general way, and remembered where it can be."""
+    inference = PAIR.schema.read(body, header_length)
+    row_model.learn(body, header_length, inference, PAIR.schema)
+
+
+@pytest.mark.parametrize("first", REMEMBERED)
+def test_binary_tensors_behind_known_json_are_answered_as_ever(first: dict[str, Any]) -> None:
+    row_model = bound(PAIR)
+    head = json.dumps(first).encode()
+    assert row_model.answer(head + BLOBS[0], len(head)) is None
+    told(row_model, head + BLOBS[0], len(head))
+    answered = 0
+    for blob in BLOBS:
+        for then in (*REMEMBERED, *NOT_REMEMBERED):
+            json_part = json.dumps(then).encode()
+            for length in (len(json_part), 0, len(json_part) - 1, len(json_part) + 8):
+                body = json_part + blob
+                found = row_model.answer(bytearray(body), length)
+                answered += found is not None
+                assert found is None or found[:2] == by_the_long_way(body, length), (then, blob)
+                assert found is None or then == first
+    # The plain row and that of zeros, at least.
+    assert answered >= 2
+
+
+@pytest.mark.parametrize("document", NOT_REMEMBERED)
+def test_json_that_says_more_than_of_one_binary_row_is_read_each_time(
+    document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PAIR.schema, "takes_priority", True)
+    monkeypatch.setattr(PAIR.schema, "takes_timeout", True)
+    head = json.dumps(document).encode()
+    blob = {id(TWO_ROWS): BLOBS[4], id(IN_JSON): BLOBS[5]}.get(id(document), BLOBS[0])
+    row_model = bound(PAIR)
+    told(row_model, head + blob, len(head))
+    assert row_model.answer(head + blob, len(head)) is None
+
+
+def test_a_raw_row_is_answered_as_ever_and_no_more_is_remembered_than_there_is_room_for() -> None:
+    served = ECHO["FP64"]
+    row_model = bound(served)
+    for values in ([1.5, -2.0], [0.0, 5e-324]):
+        body = np.array(values, np.float64).tobytes()
+        inference = served.schema.read(body, 0)
+        row_model.learn(body, 0, inference, served.schema)
+        found = row_model.answer(body, 0)
+        assert found is not None
+        assert found[:2] == served.schema.write(inference, served.run(inference))
+    row_model = bound(PAIR)
+    for spaces in range(500):
+        head = json.dumps(parts()).encode() + b" " * spaces
+        told(row_model, head + BLOBS[0], len(head))
+        assert row_model.answer(head + BLOBS[0], len(head)) is not None
+    assert len(row_model._forms) <= 64  # pyright: ignore[reportPrivateUsage]
 
 
 def test_images_with_a_label() -> None:
@@ -290,8 +408,11 @@ def test_images_with_a_label() -> None:
     tensor = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8]}
     body = json.dumps({"inputs": [tensor | {"data": image}]}).encode()
     assert served.row is not None
-    short = json.loads(served.row.answer(body) or b"")
+    found = served.row.answer(body)
+    assert found is not None
+    short = json.loads(found[0])
     assert short == answer(served, body)
+    assert found[1:] == (None, 37)
     probabilities, label = short["outputs"]
     assert (probabilities["shape"], label["shape"], label["datatype"]) == ([1, 64], [1], "INT64")
     assert label["data"] == [37]

@@ -22,9 +22,10 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -73,6 +74,8 @@ BACKLOG_BYTES: Final = 16 * 1024 * 1024
 REQUEST_ID: Final = "x-request-id"
 """In the metadata, as HTTP's headers of that name: once at most."""
 IDEMPOTENCY_KEY: Final = "idempotency-key"
+AUTHORIZATION: Final = "authorization"
+KNOWN_METADATA: Final = frozenset({REQUEST_ID, IDEMPOTENCY_KEY, AUTHORIZATION})
 KNOWN_KEPT: Final = 4096
 LARGE_BYTES: Final = 1024 * 1024
 """A message of as many is translated only where there is memory for it."""
@@ -129,16 +132,46 @@ class Bounds:
     idle_seconds: float
 
 
-@dataclass
 class Read:
-    """A message that is being read."""
+    """A message that is being read, while it is entered.
 
-    caller: str
-    deadline: float
-    timeout: asyncio.Timeout
-    sweeps: int = 0
-    error: RequestError | None = None
-    """Why it was given up."""
+    Raises:
+        RequestError: 408 or 503, it was given up.
+
+    Args:
+        pending: all that are being read, by their calls.
+        call: of this one.
+        caller: whose it is.
+        deadline: when it takes too long, on the monotonic clock.
+    """
+
+    __slots__ = ("_call", "_pending", "caller", "deadline", "error", "sweeps", "timeout")
+
+    def __init__(self, pending: dict[int, Read], call: int, caller: str, deadline: float) -> None:
+        self._pending = pending
+        self._call = call
+        self.caller = caller
+        self.deadline = deadline
+        self.timeout = asyncio.Timeout(None)
+        self.sweeps = 0
+        self.error: RequestError | None = None
+        """Why it was given up."""
+
+    async def __aenter__(self) -> None:
+        await self.timeout.__aenter__()
+        self._pending[self._call] = self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
+        del self._pending[self._call]
+        try:
+            await self.timeout.__aexit__(kind, error, frames)
+        except TimeoutError:
+            raise self.error or RequestError(503, "the message was given up") from None
 
 
 class Reads:
@@ -158,23 +191,9 @@ class Reads:
         self._seconds = seconds
         self._pending: dict[int, Read] = {}
 
-    @contextlib.asynccontextmanager
-    async def one(self, call: int, caller: str) -> AsyncGenerator[None]:
-        """Read a message of a caller.
-
-        Raises:
-            RequestError: 408 or 503, it was given up.
-        """
-        until = time.monotonic() + self._seconds
-        try:
-            async with asyncio.timeout(None) as timeout:
-                self._pending[call] = Read(caller, until, timeout)
-                yield
-        except TimeoutError:
-            found = self._pending[call].error
-            raise found or RequestError(503, "the message was given up") from None
-        finally:
-            del self._pending[call]
+    def one(self, call: int, caller: str) -> Read:
+        """Return what is to be entered while a message of a caller is read."""
+        return Read(self._pending, call, caller, time.monotonic() + self._seconds)
 
     def sweep(self) -> None:
         """Give up what takes too long, and what is too much."""
@@ -320,19 +339,21 @@ class Server:
 
     async def _admitted(self, path: str, method: Method, context: Any) -> bytes:
         self._calls += 1
-        peer, token = context.peer(), _authorization(context)
+        peer, said = context.peer(), _metadata(context)
+        # Two bearer tokens are none that anybody knows.
+        token = ", ".join(said[AUTHORIZATION]) if AUTHORIZATION in said else None
         head: dict[str, Any] = {
             "call": self._calls, "peer": peer, "path": path, "token": token,
-            "place": method.place, "named": _metadata(context, REQUEST_ID),
-            "key": _metadata(context, IDEMPOTENCY_KEY),
+            "place": method.place, "named": None, "key": None,
         }  # fmt: skip
         caller = (peer, token)
-        names = [key for key, _ in context.invocation_metadata()]
-        for name in (REQUEST_ID, IDEMPOTENCY_KEY):
-            if names.count(name) > 1:
-                twice = bad_request(f"{name} is in the metadata more than once")
-                self._lost(head, twice)
-                raise twice
+        for name, key in ((REQUEST_ID, "named"), (IDEMPOTENCY_KEY, "key")):
+            if name in said:
+                head[key] = said[name][0]
+                if len(said[name]) > 1:
+                    twice = bad_request(f"{name} is in the metadata more than once")
+                    self._lost(head, twice)
+                    raise twice
         if method.is_open:
             try:
                 self._require_open_place(calls.network_of_name(peer))
@@ -431,15 +452,13 @@ class Server:
         self._channel.send(calls.LOST, calls.pack(head | {"status": error.status}))
 
 
-def _authorization(context: Any) -> str | None:
-    """The bearer token of a call; two of them are none that anybody knows."""
-    found = [value for key, value in context.invocation_metadata() if key == "authorization"]
-    return ", ".join(found) if found else None
-
-
-def _metadata(context: Any, name: str) -> str | None:
-    """What HTTP's header of that name would say; None: there is none."""
-    return next((value for key, value in context.invocation_metadata() if key == name), None)
+def _metadata(context: Any) -> dict[str, list[str]]:
+    """What the metadata of a call say that means something here, by name."""
+    found: dict[str, list[str]] = {}
+    for key, value in context.invocation_metadata():
+        if key in KNOWN_METADATA:
+            found.setdefault(key, []).append(value)
+    return found
 
 
 def _require(head: dict[str, Any], body: bytes) -> Told:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -83,9 +83,14 @@ def _path(name: str, version: str, last: str = "") -> str:
 
 
 def _segment(name: str) -> str:
+    return _quoted(name[:_LONGEST_NAME])
+
+
+@lru_cache
+def _quoted(name: str) -> str:
     # Twice for what separates segments: the router takes one quoting off, and a name that goes on
     # as a path would be another route's.
-    return quote(name[:_LONGEST_NAME].replace("/", "%2F"), safe="")
+    return quote(name.replace("/", "%2F"), safe="")
 
 
 # Tensors: the contents' field of each datatype, and the array's type code of its elements.
