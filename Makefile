@@ -27,7 +27,7 @@ ALL_EXAMPLES = --hypothesis-profile=thorough
 SLOWEST = --durations=20
 # Simulated machines beside real ones are asked for: a platform's controllers have to run on real ones.
 NODES ?= $(if $(REAL),,h200=4,l4=4,cpu=4)
-.PHONY: help up preview draw refresh down status check report demo open shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-triton test-own-models test-gpu test-alerts lint format docs bench bench-peers lock clean
+.PHONY: help up preview draw refresh down status check report demo open shell token rollback logs new environment environment-dev cluster cluster-down ensure-test test test-all test-cluster test-fast test-triton test-own-models test-gpu test-alerts lint format docs bench bench-peers bench-gpu lock clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -150,12 +150,16 @@ bench: environment-dev ## Measure the server, quantisation, training and a no-op
 	@$(FALAJ) cluster ensure
 	@$(PYTEST) tests/benchmarks -o python_files='bench_*.py' --benchmark-only -q -s
 
-bench-peers: environment-dev ## Measure the server beside others', which are fetched once (Triton, MLServer, LitServe, BentoML)
+bench-peers: environment-dev ## Measure server and training beside others', which are fetched once (Triton, MLServer, LitServe, BentoML, Lightning Fabric)
 	@$(PYTEST) tests/peers -o python_files='bench_*.py' --benchmark-only -q -s
 
+bench-gpu: environment-dev ## Measure the training of a language model of a billion weights on NVIDIA GPUs, beside Lightning Fabric; fails where there is none
+	@$(PYTEST) tests/gpu -o python_files='bench_*.py' --benchmark-only -q -s
+
 lock: ## Pin the requirements again
-	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients triton peers-bentoml peers-litserve peers-mlserver own-models image-inference image-training image-workspace; do \
+	@for name in bootstrap base local openvino aws azure kubernetes dev docs checkov grpc-clients triton peers-bentoml peers-fabric peers-litserve peers-mlserver own-models image-inference image-training image-workspace; do \
 	  case $$name in dev|docs|own-models) excluded=;; *) excluded="--excludes requirements/excluded-but-dev";; esac; \
+	  case $$name in peers-fabric) excluded="$$excluded --excludes requirements/excluded-but-ours";; esac; \
 	  $(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	    --excludes requirements/excluded $$excluded --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt; done
 

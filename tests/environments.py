@@ -43,8 +43,9 @@ def environment(
             chosen = [] if python is None else ["--python", python]
             subprocess.run([uv, "venv", "-q", "--clear", *chosen, folder], check=True)
             subprocess.run(
-                [uv, "pip", "install", "-q", "--require-hashes", "--only-binary", ":all:",
-                 "--python", folder / "bin" / "python", "-r", pinned],
+                # A lock names all that is needed, and what is left out of it stays out.
+                [uv, "pip", "install", "-q", "--no-deps", "--require-hashes",
+                 "--only-binary", ":all:", "--python", folder / "bin" / "python", "-r", pinned],
                 check=True, timeout=seconds,
             )  # fmt: skip
             finish(folder)

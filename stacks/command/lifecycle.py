@@ -308,7 +308,7 @@ def _provide_packages(stack: StackFile, settings: Settings) -> None:
         WorkloadError: they can't be had.
     """
     if is_local(settings) and settings.training.code is not None:
-        from falaj.stacks.settings.local import resolved  # noqa: PLC0415
+        from falaj.stacks.settings.paths import resolved  # noqa: PLC0415
         from falaj.workloads.training.own_code import provide_packages  # noqa: PLC0415
 
         provide_packages(resolved(settings.training.code, stack.project.root))

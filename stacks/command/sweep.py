@@ -245,7 +245,7 @@ def _code(stack: StackFile, settings: LocalSettings) -> Path | None:
 
 def _folder(stack: StackFile, folder: str | None) -> Path | None:
     """A folder that the stack's file names, if it does."""
-    from falaj.stacks.settings.local import resolved  # noqa: PLC0415
+    from falaj.stacks.settings.paths import resolved  # noqa: PLC0415
 
     return resolved(folder, stack.project.root) if folder is not None else None
 

@@ -1,24 +1,67 @@
-"""Feature tables of a stack, checked against the files that are there."""
+"""Feature tables of a stack, and their check against the files that are there."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Annotated, Final
 
+from pydantic import Field
+
+from falaj.components.local.arguments.dataset import DatasetArgs, FeatureTableArgs
 from falaj.components.local.machine import TABLES
+from falaj.components.specification.arguments import SameAs
+from falaj.components.specification.workload_bounds import form
+from falaj.stacks.settings.derived import arguments, local_section
+from falaj.stacks.settings.paths import Named, resolved
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
 from falaj.stacks.settings.problems import Path as KeyPath
+from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import closest, similar_files
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header
 
-if TYPE_CHECKING:
-    from falaj.stacks.settings.local import FeaturesSettings, FeatureTableSettings
-
 _ABOVE: Final = ("features",)
 _SHOWN: Final = 20
+
+
+class FeatureTableSettings(local_section(FeatureTableArgs)):
+    """A table of what was known of whom a row of the dataset is about, and since when: a row gets
+    the latest row of its keys that was known by its time. A date without a time of the day counts
+    here from the end of the day on, and in the dataset from its beginning, so that nothing of the
+    same day is taken that came later."""
+
+    source: Annotated[Named, SameAs(FeatureTableArgs, "source")]
+    """A relative path starts at the project's folder."""
+
+
+class FeaturesSettings(Section):
+    """Tables from which each row of a table gets further columns."""
+
+    time: Annotated[Named | None, SameAs(DatasetArgs, "feature_time")] = None
+    tables: Annotated[
+        dict[Annotated[str, form("features", "table")], FeatureTableSettings], Field(min_length=1)
+    ]
+    """The feature tables, by names that their columns are called with."""
+
+    def arguments(self, root: Path) -> dict[str, FeatureTableArgs]:
+        """The tables as the dataset's component takes them; ``root`` is the project's folder."""
+        return {
+            name: {
+                **arguments(each, FeatureTableArgs),
+                "source": str(resolved(each.source, root)),
+            }
+            for name, each in self.tables.items()
+        }
+
+    def document(self, root: Path) -> str:
+        """What ``--features`` of the training's commands takes."""
+        dumped = self.model_dump(by_alias=True, exclude_none=True)
+        for name, each in self.tables.items():
+            dumped["tables"][name]["source"] = str(resolved(each.source, root))
+        return json.dumps(dumped, ensure_ascii=False)
 
 
 def check_features(
@@ -73,7 +116,7 @@ def _check_file(
     table: FeatureTableSettings, above: KeyPath, asking: _Header, root: Path
 ) -> list[Finding]:
     path = (*above, "source")
-    source = (root / Path(table.source).expanduser()).resolve()
+    source = resolved(table.source, root)
     actions = tuple(Put(path, each) for each in similar_files(table.source, root, TABLES)[:1])
     if source.suffix.lower() not in TABLES:
         what = f"given {format_value(table.source)}; allowed: a {' or '.join(TABLES)} file"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -10,13 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from falaj.components.local.arguments import NAME, NOT_EMPTY
+from falaj.components.local.arguments import NAME
 from falaj.components.local.arguments.batch_inference import BatchInferenceArgs
 from falaj.components.local.arguments.dataset import (
     DIGITS,
     TASK,
     DatasetArgs,
-    FeatureTableArgs,
 )
 from falaj.components.local.arguments.inference_service import (
     ExperimentArgs,
@@ -56,8 +54,9 @@ from falaj.components.specification.parallel import (
 from falaj.components.specification.property_names import camel
 from falaj.components.specification.tracking import EXPERIMENT, SERVER, TrackedArgs
 from falaj.components.specification.workload_bounds import bound, form
-from falaj.stacks.settings.derived import arguments, local_section
-from falaj.stacks.settings.feature_tables import check_features
+from falaj.stacks.settings.derived import local_section
+from falaj.stacks.settings.feature_tables import FeaturesSettings, check_features
+from falaj.stacks.settings.paths import Named, resolved
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
@@ -87,7 +86,6 @@ MODEL_OF_TRAINING: Final = TextRule(
     "mine.network:Network",
 )
 OPTION: Final = TextRule(f"^{OPTION_NAME.pattern}$", OPTION_FORM, "width")
-Named = Annotated[str, NOT_EMPTY]
 
 
 class SplitSettings(local_section(DatasetArgs, taking=("seed", "holdout"))):
@@ -283,43 +281,6 @@ class KeySettings(local_section(KeyRingArgs)):
     """The keys that encrypt and sign what the stack keeps."""
 
 
-class FeatureTableSettings(local_section(FeatureTableArgs)):
-    """A table of what was known of whom a row of the dataset is about, and since when: a row gets
-    the latest row of its keys that was known by its time. A date without a time of the day counts
-    here from the end of the day on, and in the dataset from its beginning, so that nothing of the
-    same day is taken that came later."""
-
-    source: Annotated[Named, SameAs(FeatureTableArgs, "source")]
-    """A relative path starts at the project's folder."""
-
-
-class FeaturesSettings(Section):
-    """Tables from which each row of a table gets further columns."""
-
-    time: Annotated[Named | None, SameAs(DatasetArgs, "feature_time")] = None
-    tables: Annotated[
-        dict[Annotated[str, form("features", "table")], FeatureTableSettings], Field(min_length=1)
-    ]
-    """The feature tables, by names that their columns are called with."""
-
-    def arguments(self, root: Path) -> dict[str, FeatureTableArgs]:
-        """The tables as the dataset's component takes them; ``root`` is the project's folder."""
-        return {
-            name: {
-                **arguments(each, FeatureTableArgs),
-                "source": str(resolved(each.source, root)),
-            }
-            for name, each in self.tables.items()
-        }
-
-    def document(self, root: Path) -> str:
-        """What ``--features`` of the training's commands takes."""
-        dumped = self.model_dump(by_alias=True, exclude_none=True)
-        for name, each in self.tables.items():
-            dumped["tables"][name]["source"] = str(resolved(each.source, root))
-        return json.dumps(dumped, ensure_ascii=False)
-
-
 class LocalSettings(Section):
     """Everything that a stack of the ``local`` platform may say."""
 
@@ -411,11 +372,6 @@ def check_batches(settings: LocalSettings, root: Path) -> list[Finding]:
             message = "given true, but predictions of restricted data are sealed"
             found.append(Finding(key, message, (Drop(key),)))
     return found
-
-
-def resolved(path: str, root: Path) -> Path:
-    """A path of the stack's file, absolute; ``root`` is the project's folder."""
-    return (root / Path(path).expanduser()).resolve()
 
 
 def check_combinations(settings: LocalSettings, root: Path) -> list[Finding]:

@@ -22,7 +22,7 @@ from falaj.stacks.command import service
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
-from falaj.stacks.settings.local import resolved
+from falaj.stacks.settings.paths import resolved
 from falaj.stacks.settings.watching import (
     DemandsSettings,
     MailSettings,

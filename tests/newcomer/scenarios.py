@@ -46,6 +46,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-fast": "a part of what .ci/run runs",
     "make test-cluster": "a part of what .ci/run runs",
     "make test-gpu": "a machine with a GPU",
+    "make bench-gpu": "a machine with a GPU",
     "python -m falaj.workloads.federation": "tests/workloads/federation",
     "openssl x509 -in tls.crt -noout -pubkey | openssl pkey -pubin -outform der | sha256sum": (
         "tests/workloads/federation/test_secure_sessions.py"
@@ -58,7 +59,11 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make test-triton": "fetches a server of NVIDIA's that no other test needs",
     "make bench-peers": "fetches others' servers, and judges next to nothing",
     **dict.fromkeys(
-        ("falaj images build --openvino", "falaj images build --openvino falaj-inference"),
+        (
+            "falaj images build",
+            "falaj images build --openvino",
+            "falaj images build --openvino falaj-inference",
+        ),
         "tests/stacks/images have its recipe; a build needs a builder and its bases",
     ),
     **{

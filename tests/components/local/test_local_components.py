@@ -107,7 +107,7 @@ def test_arguments_reach_the_resource_in_its_own_spelling(mocks: Mocks, type_nam
 def test_arguments_and_the_providers_inputs_are_the_same(handler: Any) -> None:
     arguments = getattr(local, f"{handler.type_name}Args").__annotations__
     computed = {"sourceSha256", "inputsSha256", "codeSha256", "teacherSha256", "startSha256",
-                "vocabularyOfSha256"}  # fmt: skip
+                "vocabularyOfSha256", "featuresSha256"}  # fmt: skip
     assert {camel(name) for name in arguments} == handler.table.keys() - computed
     required = getattr(local, f"{handler.type_name}Args").__required_keys__
     assert {camel(k) for k in required} == {k for k, f in handler.table.items() if f.required}

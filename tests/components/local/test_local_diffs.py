@@ -24,7 +24,8 @@ REPLACES: dict[str, set[str]] = {
     "CertificateAuthority": {"site"},
     "Certificate": {"site", "fileName"},
     "Dataset": {"site", "source", "sourceSha256", "target", "task", "seed", "holdout",
-                "context", "vocabulary", "vocabularyOfSha256"},
+                "context", "vocabulary", "vocabularyOfSha256", "featureTables", "featureTime",
+                "featuresSha256"},
     "TrainingRun": {
         "site", "datasetDigest", "epochs", "batchSize", "learningRate", "weightDecay", "patience",
         "gradientClip", "width", "layers", "heads", "keyValueHeads", "seed", "processes",
