@@ -119,7 +119,7 @@ def in_turns(
     which: tuple[str, ...], rounds: int, *args: Any, **options: Any
 ) -> dict[str, dict[str, float]]:
     """Medians of each of several, which take turns; arguments are those of `measured`."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in which}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in which}
     for _ in range(rounds):
         for name in which:
             found[name].append(measured(name, *args, **options))
