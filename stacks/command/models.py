@@ -685,22 +685,8 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
         StackError: a service doesn't say what it follows, or the registry isn't allowed or behind.
         WorkloadError: an alias can't be resolved, see `falaj.stacks.models.following.found`.
     """
-    asked = _following(file)
-    if asked is None:
-        return []
-    follows, awaited, shelf = asked
-    pins = [
-        Pinned(each.service, [], _awaits(each, awaited[each.service]))
-        for each in follows
-        if each.service in awaited and not following.is_published(each, shelf)
-    ]
-    waiting = {each.service for each in pins}
-    done = [
-        (each, following.found(each, shelf, SeenHere()))
-        for each in follows
-        if each.service not in waiting
-    ]
-    for each, found in done:
+    pins, stood_for = _stood_for(file)
+    for each, found in stood_for:
         at = f"{SECTION}.{each.service}"
         values: dict[str, Any] = {f"{at}.versions": found.versions}
         if found.record is not None:
@@ -710,6 +696,28 @@ def follow_in(file: StackFile, *, dry_run: bool) -> list[Pinned]:
     return pins
 
 
+def _stood_for(
+    file: StackFile,
+) -> tuple[list[Pinned], list[tuple[following.Followed, following.Found]]]:
+    """Services of a stack whose first version is awaited, and the others with what they follow.
+
+    Raises:
+        StackError, WorkloadError: as of `follow_in`.
+    """
+    asked = _following(file)
+    if asked is None:
+        return [], []
+    follows, awaited, shelf = asked
+    waiting = [
+        Pinned(each.service, [], _awaits(each, awaited[each.service]))
+        for each in follows
+        if each.service in awaited and not following.is_published(each, shelf)
+    ]
+    names = {each.service for each in waiting}
+    others = (each for each in follows if each.service not in names)
+    return waiting, [(each, following.found(each, shelf, SeenHere())) for each in others]
+
+
 def moved_in(file: StackFile) -> list[str]:
     """Of each service whose aliases stand for something else than its stack's file has: both.
 
@@ -717,15 +725,8 @@ def moved_in(file: StackFile) -> list[str]:
         StackError: a service doesn't say what it follows, or the registry isn't allowed or behind.
         WorkloadError: an alias can't be resolved, see `falaj.stacks.models.following.found`.
     """
-    asked = _following(file)
-    if asked is None:
-        return []
-    follows, awaited, shelf = asked
     said: list[str] = []
-    for each in follows:
-        if each.service in awaited and not following.is_published(each, shelf):
-            continue
-        now = following.found(each, shelf, SeenHere())
+    for each, now in _stood_for(file)[1]:
         if now.versions != list(each.versions):
             has = ", ".join(
                 f"version {one.get('version')} with {one.get('weight', 100)} %"

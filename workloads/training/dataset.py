@@ -819,7 +819,7 @@ def _joined(source: Source, table: Any, path: Path) -> list[feature_tables.Joine
     """What the feature tables give.
 
     Raises:
-        WorkloadError: they can't be joined, or give a column that the dataset has, or the target.
+        WorkloadError: they can't be joined, or the target says which row is meant.
     """
     if source.features is None:
         return []
@@ -828,15 +828,7 @@ def _joined(source: Source, table: Any, path: Path) -> list[feature_tables.Joine
             f"the target column {source.target!r} says which row of a feature table is meant; "
             "predict another one"
         )
-    joined = feature_tables.join(table, source.features, path)
-    for each in joined:
-        for name in each.columns:
-            if name in table.column_names:
-                raise WorkloadError(
-                    f"{path} has a column {name!r}, as the feature table {each.table.name} gives "
-                    "one: name one of both otherwise"
-                )
-    return joined
+    return feature_tables.join(table, source.features, path)
 
 
 def _beside(

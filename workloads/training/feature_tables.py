@@ -250,8 +250,6 @@ def write_joined(
     joined = join(rows, features, source)
     for each in joined:
         for name, data in each.columns.items():
-            if name in rows.column_names:
-                raise WorkloadError(f"{source} has a column {name!r} already")
             column = interpret(name, data, each.mark)
             if isinstance(column, Column) and column.kind == "numeric":
                 data = _arrow.array(column.values, from_pandas=True)  # noqa: PLW2901
@@ -295,7 +293,8 @@ def join(rows: Any, features: Features, path: Path) -> list[Joined]:
 
     Raises:
         WorkloadError: a file can't be read, a column isn't there or isn't a time, a key of a table
-            without time has several rows, or no row of a table has a key of the dataset.
+            without time has several rows, a table gives a column that the dataset has, or no row
+            of a table has a key of the dataset.
     """
     asking = _Side(rows, path)
     wanted = asking.moments(features.time, ends=False) if features.time else None
@@ -310,7 +309,13 @@ def join(rows: Any, features: Features, path: Path) -> list[Joined]:
 
 def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joined:
     own = _Side(read_table(table.source), table.source)
-    taken = _taken(own, table)
+    taken = {f"{table.name}.{name}": name for name in _taken(own, table)}
+    for name in taken:
+        if name in asking.rows.column_names:
+            raise WorkloadError(
+                f"{asking.path} has a column {name!r}, as the feature table {table.name} gives "
+                "one: name one of both otherwise"
+            )
     codes, own_codes = _codes(asking, own, table.keys)
     ages = None
     if wanted is None or table.time is None:
@@ -328,15 +333,17 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
         ages = wanted.micros - held.micros[chosen]
         if table.within_days is not None:
             chosen = np.where(ages <= table.within_days * _DAY, chosen, -1)
+    with table.source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = chosen >= 0
     if not found.any():
         raise _nothing_found((asking, codes), (own, own_codes), table)
     index = _arrow.array(chosen, pa.int64(), mask=~found)
     return Joined(
         table,
-        {f"{table.name}.{name}": own.column(name).take(index) for name in taken},
+        {name: own.column(column).take(index) for name, column in taken.items()},
         decimal_mark(own.rows.columns),
-        hashlib.sha256(table.source.read_bytes()).hexdigest(),
+        digest,
         own.rows.num_rows,
         int(found.sum()),
         None if ages is None else float(np.median(ages[found])) / _DAY,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from falaj.workloads.training import dataset as datasets
-from falaj.workloads.training import distributed, launcher
+from falaj.workloads.training import distributed, launcher, shard_set
 from falaj.workloads.training.distillation import open_teacher
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.progress import Progress
@@ -116,3 +116,9 @@ def train() -> Train:
         return Session(setting, distributed.join("cpu"), stop or StopRequest(), progress).run()
 
     return run
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of a few rows or windows: that a few hundred rows, or a small text, have many."""
+    monkeypatch.setattr(shard_set, "LEAST_SHARD", 2_000)

@@ -63,12 +63,6 @@ def write(folder: Path, count: int = DOCUMENTS) -> Path:
 
 
 @pytest.fixture
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of some windows: that a small text has many."""
-    monkeypatch.setattr(shard_set, "LEAST_SHARD", 2_000)
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     return write(tmp_path / "texts")
 

@@ -84,12 +84,6 @@ def write(folder: Path, *every: Columns, row_group: int = 100) -> Path:
 
 
 @pytest.fixture
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of a few rows: that a few hundred rows have many."""
-    monkeypatch.setattr(shard_set, "LEAST_SHARD", 2_000)
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     return write(tmp_path / "source", *map(columns, range(SHARDS)))
 
