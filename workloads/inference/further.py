@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import settings
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.drift import reference
 from falaj.workloads.inference.errors import InferenceError, body_too_large
@@ -27,6 +26,7 @@ from falaj.workloads.inference.model_service import ModelService, Watched
 from falaj.workloads.inference.models import batching, memory
 from falaj.workloads.inference.models import model as models
 from falaj.workloads.inference.models.model import Model
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.service import Further
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
@@ -93,11 +93,11 @@ class Absent:
             RequestError: 503, always.
         """
         del exchange
-        raise http.absent(self.name)
+        raise routes.absent(self.name)
 
     def not_inferred(self, status: int, seconds: float) -> None:
         """Count an inference that wasn't answered."""
-        self.counters.responded(http.INFER, status)
+        self.counters.responded(routes.INFER, status)
         self.counters.not_inferred(seconds)
 
     def index(self, only_ready: bool) -> list[dict[str, str]]:
@@ -256,7 +256,7 @@ def _opened(
 
 
 def versions_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, str | None]:
-    """Return which versions can be asked, as a `http.Router` takes them."""
+    """Return which versions can be asked, as a `routes.Router` takes them."""
     return {
         name: str(each.version) if each.version is not None else None
         for name, each in further.items()

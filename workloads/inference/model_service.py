@@ -19,7 +19,6 @@ import orjson
 
 from falaj.workloads.engines import USUAL
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.drift import answers, labels
@@ -33,14 +32,15 @@ from falaj.workloads.inference.models.batching import Plan
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.models.remote import Overflow, RelayedModel, Remote
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.protocol import extensions, oip, openapi
+from falaj.workloads.inference.protocol import extensions, oip, openapi, routes
 from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.inference.runs import Runs
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.store import Store
 
-OF_WATCHED = (http.DRIFT, http.FEEDBACK)
+OF_WATCHED = (routes.DRIFT, routes.FEEDBACK)
 """Routes that are there where settings have drift watched; else they are answered with 404."""
+OF_STATISTICS = (routes.STATISTICS, routes.VERSION_STATISTICS)
 URGENT = "urgent"
 """Scope of callers whose requests may go before others."""
 NOT_ALLOWED = (401, 403)
@@ -127,7 +127,9 @@ class ModelService:
         self._statistics = statistics or self._own_statistics
         #: What isn't answered at once, by route.
         self._later: dict[str, Callable[[Exchange], Awaitable[Answer]]] = {
-            **dict.fromkeys((http.STATISTICS, http.VERSION_STATISTICS), self._statistics_answer),
+            **dict.fromkeys(
+                (routes.STATISTICS, routes.VERSION_STATISTICS), self._statistics_answer
+            ),
             **dict.fromkeys(OF_WATCHED, self._watched_answer),
         }
 
@@ -141,15 +143,15 @@ class ModelService:
         """
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
         name = exchange.route.name
-        if name == http.INFER:
+        if name == routes.INFER:
             return self.infer(exchange)
         later = self._later.get(name)
         if later is not None:
             return later(exchange)
-        if name == http.MODEL_READY:
+        if name == routes.MODEL_READY:
             said = {"name": self.model.name, "ready": self.runtime_ready}
             return Answer(200 if self.runtime_ready else 503, orjson.dumps(said))
-        if name == http.OPENAPI:
+        if name == routes.OPENAPI:
             return Answer(200, self._openapi)
         return Answer(200, orjson.dumps(self._document(name, exchange)))
 
@@ -157,7 +159,7 @@ class ModelService:
         """What is said at the route of a name."""
         del exchange
         model = self.model
-        if name == http.MODEL:
+        if name == routes.MODEL:
             return {
                 "name": model.name,
                 "versions": [model.version],
@@ -176,18 +178,18 @@ class ModelService:
         return self.runs.upstream is None and self.runs.engine is None
 
     @property
-    def _places(self) -> Mapping[str, http.Route]:
+    def _places(self) -> Mapping[str, routes.Route]:
         """The paths that a model like this one can have."""
-        return http.places_of(self.model.name, self.model.version)
+        return routes.places_of(self.model.name, self.model.version)
 
     def _is_off(self, route: str) -> bool:
         """Whether the settings or the model leave a route out."""
         return (route in OF_WATCHED and self.watched is None) or (
-            route == http.INFER and self.runs.engine is not None
+            route == routes.INFER and self.runs.engine is not None
         )
 
     @property
-    def _offered(self) -> dict[str, http.Route]:
+    def _offered(self) -> dict[str, routes.Route]:
         """The paths that are answered, by the settings and the model."""
         return {path: each for path, each in self._places.items() if not self._is_off(each.name)}
 
@@ -237,7 +239,7 @@ class ModelService:
 
     async def _statistics_answer(self, exchange: Exchange) -> Answer:
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
-        of_version = exchange.route.name == http.VERSION_STATISTICS
+        of_version = exchange.route.name == routes.VERSION_STATISTICS
         found = await self.statistics(self.model.version if of_version else None)
         return self._statistics_of(found)
 
@@ -254,7 +256,7 @@ class ModelService:
                 "drift of a further model, as false",
             )
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
-        if exchange.route.name == http.DRIFT:
+        if exchange.route.name == routes.DRIFT:
             of = channel.of_model(self.model.name, b"")
             return Answer(200, await watched.ask(channel.DRIFT_REQUEST, of))
         given = labels.parse(exchange.content, watched.reference.answers)
@@ -336,6 +338,6 @@ class ModelService:
 
     def not_inferred(self, status: int, seconds: float) -> None:
         """Count an inference that wasn't answered; one that was is counted where it ran."""
-        self.counters.responded(http.INFER, status)
+        self.counters.responded(routes.INFER, status)
         if status not in NOT_ALLOWED:
             self.counters.not_inferred(seconds)

@@ -28,13 +28,13 @@ from falaj.workloads.inference.model_service import ModelService, Watched
 from falaj.workloads.inference.models.batching import Plan
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.models.remote import Overflow, RelayedModel, Remote
-from falaj.workloads.inference.protocol import extensions, oip
+from falaj.workloads.inference.protocol import extensions, oip, routes
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.inference.shadow.copies import Copies
 
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
-OF_JOBS = (http.JOBS, http.JOB, http.JOB_RESULT)
-OF_LANGUAGE = (*http.TEXTS, http.CARDS, http.CARD)
+OF_JOBS = (routes.JOBS, routes.JOB, routes.JOB_RESULT)
+OF_LANGUAGE = (*routes.TEXTS, routes.CARDS, routes.CARD)
 """Routes that are there where settings ask for them, or for the model; else they are answered with
 404."""
 HEADS_KEPT = 1024
@@ -122,7 +122,7 @@ class Service(ModelService):
             language=language, engine=engine,
         )  # fmt: skip
         self.language = language
-        self.router = http.Router(model.name, model.version)
+        self.router = routes.Router(model.name, model.version)
         self.authenticator = authenticator
         self.answers = http.Answers()
         self.bodies = http.Bodies(settings.limits.max_inflight_bytes)
@@ -153,9 +153,9 @@ class Service(ModelService):
         )  # fmt: skip
         self._metrics = metrics
         self._later |= {
-            http.METRICS: self._metrics_answer,
+            routes.METRICS: self._metrics_answer,
             **dict.fromkeys(OF_JOBS, self._jobs_answer),
-            **dict.fromkeys(http.TEXTS, self._complete),
+            **dict.fromkeys(routes.TEXTS, self._complete),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
         self._cache_of_tokens = HeaderCache()
@@ -171,7 +171,7 @@ class Service(ModelService):
             versions: of these; None: that one can't be asked.
         """
         self.further = further
-        self.router = http.Router(self.model.name, self.model.version, versions)
+        self.router = routes.Router(self.model.name, self.model.version, versions)
 
     # -- header caches ---------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Service(ModelService):
             head is None
             or identity is None
             or exchange.route is None
-            or exchange.route.name != http.INFER
+            or exchange.route.name != routes.INFER
             or self.draining
             or REQUEST_ID in exchange.headers
             or not exchange.is_plain()
@@ -258,10 +258,10 @@ class Service(ModelService):
                 if route is None:
                     self._require_sight(identity, exchange.url)
                 elif route.scope is not None:
-                    of_any = unnamed or (route.model is None and route.name in http.OF_ANY)
+                    of_any = unnamed or (route.model is None and route.name in routes.OF_ANY)
                     identity.require(
                         route.scope, route.model, of_any=of_any,
-                        names=not unnamed and http.names_model(exchange.url),
+                        names=not unnamed and routes.names_model(exchange.url),
                     )  # fmt: skip
             except RequestError as error:
                 self._denied(error, client, exchange)
@@ -282,7 +282,7 @@ class Service(ModelService):
         asked = self.router.asked(url)
         if asked is not None and not identity.sees(asked[0]):
             identity.require(
-                asked[1], asked[0][: oip.MAX_ID_CHARACTERS], names=http.names_model(url)
+                asked[1], asked[0][: oip.MAX_ID_CHARACTERS], names=routes.names_model(url)
             )
 
     def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
@@ -296,33 +296,33 @@ class Service(ModelService):
         further = self._further_of(exchange) if self.further else None
         if further is not None:
             return further.handle(exchange)
-        if name == http.INFER:
+        if name == routes.INFER:
             answer = self.infer(exchange)
             return answer if self.copies is None else self.copies.follow(exchange, answer)
-        if name == http.READY:
+        if name == routes.READY:
             ready = self.runtime_ready and not self.leaving
             return Answer(200 if ready else 503, orjson.dumps({"live": True, "ready": ready}))
-        if name in (http.CARDS, http.CARD):
+        if name in (routes.CARDS, routes.CARD):
             return self.texts.cards(exchange)
         return super().handle(exchange)
 
     def _document(self, name: str, exchange: Exchange) -> Any:
-        if name == http.LIVE:
+        if name == routes.LIVE:
             return {"live": True}
-        if name == http.SERVER:
+        if name == routes.SERVER:
             return PRODUCT
-        if name == http.INDEX:
+        if name == routes.INDEX:
             return self._index(exchange)
         return super()._document(name, exchange)
 
     @property
-    def _places(self) -> Mapping[str, http.Route]:
+    def _places(self) -> Mapping[str, routes.Route]:
         return self.router.places
 
     def _is_off(self, route: str) -> bool:
         language = self.language
         if route in OF_LANGUAGE:
-            return language is None or (route == http.CHATS and language.template is None)
+            return language is None or (route == routes.CHATS and language.template is None)
         return self.jobs is None if route in OF_JOBS else super()._is_off(route)
 
     def _complete(self, exchange: Exchange) -> Completion:
@@ -390,7 +390,7 @@ class Service(ModelService):
         route = exchange.route.name if exchange.route is not None else "unknown"
         further = self._further_of(exchange) if self.further else None
         of = self if further is None else further
-        if route != http.INFER:
+        if route != routes.INFER:
             of.counters.responded(route, status)
         elif status != 200:
             of.not_inferred(status, max(0.0, seconds))

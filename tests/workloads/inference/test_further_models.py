@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from falaj.workloads.inference import configuration, further, settings
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections.http import Exchange, Router
+from falaj.workloads.inference.connections.http import Exchange
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.protocol.routes import Router
 from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import Service
 from falaj.workloads.registry.keyring import KeyRing

@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.language import chats, completions
@@ -20,6 +19,7 @@ from falaj.workloads.inference.language.generation import Language, Sampling, Te
 from falaj.workloads.inference.language.quota import TokenQuota
 from falaj.workloads.inference.language.relayed import Relayed
 from falaj.workloads.inference.metrics import Counters
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.protocol.oip import Inference, Schema
 from falaj.workloads.inference.settings import Limits
 
@@ -75,7 +75,7 @@ class Texts:
         """
         language = self._require_language()
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
-        is_chat = exchange.route.name == http.CHATS
+        is_chat = exchange.route.name == routes.CHATS
         read = chats.read if is_chat else completions.read
         asked = read(exchange.content, self._name, language, self._limits.max_tokens)
         if asked.stream and exchange.version != "1.1":
@@ -130,9 +130,9 @@ class Texts:
         self._require_language()
         card = completions.card(self._name, self._started)
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
-        if exchange.route.name == http.CARDS:
+        if exchange.route.name == routes.CARDS:
             return Answer(200, orjson.dumps({"object": "list", "data": [card]}))
-        completions.require_model(http.Router.card_of(exchange.url), self._name)
+        completions.require_model(routes.Router.card_of(exchange.url), self._name)
         return Answer(200, orjson.dumps(card))
 
     def _require_language(self) -> Language:
