@@ -38,8 +38,9 @@ from falaj.workloads.inference.runs import Runs
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.store import Store
 
+OF_JOBS = (routes.JOBS, routes.JOB, routes.JOB_RESULT)
 OF_WATCHED = (routes.DRIFT, routes.FEEDBACK)
-"""Routes that are there where settings have drift watched; else they are answered with 404."""
+"""Routes that are there where settings ask for them; else they are answered with 404."""
 OF_STATISTICS = (routes.STATISTICS, routes.VERSION_STATISTICS)
 URGENT = "urgent"
 """Scope of callers whose requests may go before others."""
@@ -115,6 +116,8 @@ class ModelService:
         self.counters = Counters()
         self.leaving = False
         """Whether the server is about to go, and nothing is ready any more."""
+        self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
+        """Answers requests to and about jobs; None: none are taken here."""
         self._counted = answers.counted(list(self.schema.outputs.values()))
         self.schema.takes_priority = settings.priorities
         self.schema.takes_timeout = batching is not None and batching.rows > 0
@@ -131,6 +134,7 @@ class ModelService:
                 (routes.STATISTICS, routes.VERSION_STATISTICS), self._statistics_answer
             ),
             **dict.fromkeys(OF_WATCHED, self._watched_answer),
+            **dict.fromkeys(OF_JOBS, self._jobs_answer),
         }
 
     # -- requests --------------------------------------------------------------------------
@@ -184,8 +188,10 @@ class ModelService:
 
     def _is_off(self, route: str) -> bool:
         """Whether the settings or the model leave a route out."""
-        return (route in OF_WATCHED and self.watched is None) or (
-            route == routes.INFER and self.runs.engine is not None
+        return (
+            (route in OF_WATCHED and self.watched is None)
+            or (route in OF_JOBS and self.jobs is None)
+            or (route == routes.INFER and self.runs.engine is not None)
         )
 
     @property
@@ -246,6 +252,13 @@ class ModelService:
     @staticmethod
     def _statistics_of(models: list[Any]) -> Answer:
         return Answer(200, orjson.dumps({"model_stats": models}))
+
+    async def _jobs_answer(self, exchange: Exchange) -> Answer:
+        if self.jobs is None:
+            raise RequestError(
+                404, "no jobs are taken here: the service's settings have no section jobs"
+            )
+        return await self.jobs(exchange)
 
     async def _watched_answer(self, exchange: Exchange) -> Answer:
         watched = self.watched

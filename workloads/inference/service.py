@@ -33,7 +33,6 @@ from falaj.workloads.inference.settings import Settings
 from falaj.workloads.inference.shadow.copies import Copies
 
 PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
-OF_JOBS = (routes.JOBS, routes.JOB, routes.JOB_RESULT)
 OF_LANGUAGE = (*routes.TEXTS, routes.CARDS, routes.CARD)
 """Routes that are there where settings ask for them, or for the model; else they are answered with
 404."""
@@ -134,8 +133,6 @@ class Service(ModelService):
         self.relayed = 0
         #: Takes connections over that speak another protocol, and tells whether it has.
         self.take_over: Callable[[asyncio.Transport], bool] | None = None
-        #: Answers requests to and about jobs; None: none are taken here.
-        self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
         #: Further models by name, those that can't be asked among them.
         self.further: Mapping[str, Further] = {}
         #: Copies answered requests for a version that answers nobody; None: there is none.
@@ -154,7 +151,6 @@ class Service(ModelService):
         self._metrics = metrics
         self._later |= {
             routes.METRICS: self._metrics_answer,
-            **dict.fromkeys(OF_JOBS, self._jobs_answer),
             **dict.fromkeys(routes.TEXTS, self._complete),
         }
         # Known heads: a token speaks for itself, a certificate for its own connections only.
@@ -323,20 +319,13 @@ class Service(ModelService):
         language = self.language
         if route in OF_LANGUAGE:
             return language is None or (route == routes.CHATS and language.template is None)
-        return self.jobs is None if route in OF_JOBS else super()._is_off(route)
+        return super()._is_off(route)
 
     def _complete(self, exchange: Exchange) -> Completion:
         completion = self.texts.begin(exchange, log_part(exchange))
         # What is needed of it is read.
         self.bodies.release(exchange)
         return completion
-
-    async def _jobs_answer(self, exchange: Exchange) -> Answer:
-        if self.jobs is None:
-            raise RequestError(
-                404, "no jobs are taken here: the service's settings have no section jobs"
-            )
-        return await self.jobs(exchange)
 
     async def _metrics_answer(self, exchange: Exchange) -> Answer:
         del exchange
