@@ -181,7 +181,7 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
         for part in (f"--{name}", str(given))
     ]
     if settings.features is not None:
-        cut += ["--features", settings.features.document(stack.project.root)]
+        cut += settings.features.options(stack.project.root)
     start = _folder(stack, settings.training.start)
     if start is not None and settings.is_text(stack.project.root):
         cut += ["--vocabulary-of", str(start)]
