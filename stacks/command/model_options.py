@@ -48,6 +48,12 @@ def stack_options(command: _Command) -> _Command:
     return named_stack(f"{JUDGING_STACK} ({WITHOUT_STACK}).")(project_option(command))
 
 
+def written_stack(command: _Command) -> _Command:
+    """Take the stack whose file is written, and the project."""
+    text = "The stack whose file is written; it also says which registries are allowed."
+    return named_stack(text)(project_option(command))
+
+
 def alias_options(command: _Command) -> _Command:
     """Take an alias, in the place of a version, and whether its record may be older."""
     with_older = click.option(

@@ -24,10 +24,9 @@ from falaj.stacks.command.model_options import (
     trust_options,
     trusted,
     version_option,
+    written_stack,
 )
 from falaj.stacks.command.options import (
-    named_stack,
-    project_option,
     the_project,
 )
 from falaj.stacks.command.pinned import follow_in, pin_into
@@ -477,8 +476,7 @@ def list_aliases(
 @trust_options
 @click.option("--dry-run", is_flag=True, help="Only say what the versions would be.")
 @json_option
-@named_stack("The stack whose file is written; it also says which registries are allowed.")
-@project_option
+@written_stack
 def pin(
     *,
     registry: str,
@@ -523,8 +521,7 @@ def pin(
 @models.command()
 @click.option("--dry-run", is_flag=True, help="Only say what the versions would be.")
 @json_option
-@named_stack("The stack whose file is written; it also says which registries are allowed.")
-@project_option
+@written_stack
 def follow(*, dry_run: bool, as_json: bool, stack: str | None, project: Path | None) -> int:
     """Write what aliases stand for into a stack's file, for its services with a canary.
 

@@ -15,7 +15,7 @@ from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.feature_tables import check_features
 from falaj.stacks.settings.local import LocalSettings, ServiceSettings, holds_shards
 from falaj.stacks.settings.local_training import check_training
-from falaj.stacks.settings.paths import resolved
+from falaj.stacks.settings.paths import not_there, resolved
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import check_watch
@@ -36,10 +36,7 @@ def check_batches(settings: LocalSettings, root: Path) -> list[Finding]:
         for index, path in enumerate(batch.inputs):
             place = resolved(path, root)
             if not place.exists():
-                message = (
-                    f"there is no file or folder {place}; a relative path starts at the project's "
-                    "folder"
-                )
+                message = not_there(place, "file or folder")
                 found.append(Finding(("batches", name, "inputs", index), message))
         if batch.plain and settings.data_class == "restricted":
             key = ("batches", name, "plain")
@@ -137,8 +134,7 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if not source.is_file():
-        message = f"there is no file {source}; a relative path starts at the project's folder"
-        return [Finding(("dataset",), message, _other_files(settings, root))]
+        return [Finding(("dataset",), not_there(source), _other_files(settings, root))]
     if settings.is_text(root):
         return _without_target(settings, "a text", is_text=True)
     found = _check_table(settings, source)

@@ -8,7 +8,7 @@ from falaj.components.local.arguments.training_run import LORA_MATRICES, MODEL
 from falaj.components.specification.parallel import OF_LAYERS, PROCESSES, RECOMPUTE
 from falaj.components.specification.property_names import camel
 from falaj.stacks.settings.local import LocalSettings, TrainingSettings
-from falaj.stacks.settings.paths import resolved
+from falaj.stacks.settings.paths import not_there, resolved
 from falaj.stacks.settings.problems import Drop, Finding, format_value
 from falaj.stacks.settings.tracking import check_tracking
 from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
@@ -58,8 +58,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
     except OSError as error:
         return [*found, Finding((*above, "code"), f"{place}: {error.strerror}")]
     if not is_there:
-        message = f"there is no folder {place}; a relative path starts at the project's folder"
-        return [*found, Finding((*above, "code"), message)]
+        return [*found, Finding((*above, "code"), not_there(place, "folder"))]
     try:
         code = read_folder(place)
     except (WorkloadError, OSError) as error:

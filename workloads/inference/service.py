@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import orjson
 
+from falaj import __version__
 from falaj.workloads.inference.auth import Authenticator, Identity
 from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import KNOWN, REQUEST_ID
@@ -32,7 +33,7 @@ from falaj.workloads.inference.protocol import extensions, oip, routes
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.inference.shadow.copies import Copies
 
-PRODUCT = {"name": "falaj", "version": "0.1.0", "extensions": extensions.ANNOUNCED}
+PRODUCT = {"name": "falaj", "version": __version__, "extensions": extensions.ANNOUNCED}
 OF_LANGUAGE = (*routes.TEXTS, routes.CARDS, routes.CARD)
 """Routes that are there where settings ask for them, or for the model; else they are answered with
 404."""
