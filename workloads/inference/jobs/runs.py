@@ -21,12 +21,13 @@ import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import IDEMPOTENCY_KEY, MARK, REQUEST_ID
-from falaj.workloads.inference.connections.http import Answer, Exchange, Router
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
 from falaj.workloads.inference.jobs.store import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
 from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.protocol import routes
+from falaj.workloads.inference.protocol.routes import Router
 from falaj.workloads.inference.service import Service
 
 PATIENCE_SECONDS = 5.0
@@ -87,14 +88,14 @@ class JobRuns:
         assert identity is not None  # noqa: S101 - and one with a scope has a caller
         # A certificate and a token that say the same name aren't one caller.
         owner = f"{identity.means}:{identity.subject}"
-        if route.name == http.JOBS:
+        if route.name == routes.JOBS:
             return await self._accept(exchange, owner)
         asked = {"id": Router.job_of(exchange.url), "owner": owner}
         if exchange.method == b"DELETE":
             await self._asked("remove", **asked)
             return Answer(200, orjson.dumps({"id": asked["id"], "state": "removed"}))
         found = await self._asked("find", **asked)
-        if route.name == http.JOB:
+        if route.name == routes.JOB:
             state = found["job"]["state"]
             again = () if state in (DONE, FAILED) else (retry_after(AGAIN_SECONDS),)
             return Answer(200, orjson.dumps(found["job"]), headers=again)
@@ -129,7 +130,7 @@ class JobRuns:
         service.schema.read(body, exchange.header_length)
         # A model may be named "versions".
         base = b"/v2/models/%b/versions/" % service.model.name.encode()
-        versioned = http.path_of(exchange.url).startswith(base)
+        versioned = routes.path_of(exchange.url).startswith(base)
         identifier = new_id()
         header = {
             "model": service.model.name,
