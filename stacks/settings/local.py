@@ -314,7 +314,7 @@ class LocalSettings(Section):
     """Predictions for files, by name. Default: none."""
     keys: KeySettings = KeySettings.unset()
     watch: WatchSettings | None = None
-    """The watch over the served model's drift. Default: nobody acts on drift."""
+    """The watch over the served models' drift. Default: nobody acts on drift."""
 
     @property
     def model_name(self) -> str:
