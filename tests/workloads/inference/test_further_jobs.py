@@ -310,7 +310,7 @@ def test_jobs_outlive_kills_and_a_version_and_go_with_their_model(
     assert price.ended(answered) == "done"
     kept = first.post()
     assert first.ended(kept) == "done"
-    slow.post(steps(2**60))
+    endless = slow.post(steps(2**60))
     waiting = [price.post() for _ in range(2)]
     pinned = json.loads(price.ask("POST", "/v2/models/price/versions/1/jobs", row())[2])["id"]
     # They wait: one worker has the endless one, which is of another model.
@@ -321,7 +321,14 @@ def test_jobs_outlive_kills_and_a_version_and_go_with_their_model(
     price = Of(server, "price")
     assert {price.ended(each) for each in (*waiting, pinned)} == {"done"}
     assert price.about(answered, "/result")[1]["model_version"] == "1"
-    # The endless one's model has no version now: it waits, and keeps nobody from their turn.
+    # The endless one's model has no version now: it waits, and keeps nobody from their turn; its
+    # caller can ask about it and end it, and send no other.
+    slow = Of(server, "count")
+    assert slow.about(endless)[1]["state"] == "queued"
+    assert slow.about(endless, "/result")[0] == 409
+    assert slow.ask("POST", slow.base, steps(1))[0] == 503
+    assert slow.about(endless, "", "DELETE")[0] == 200
+    assert slow.about(endless)[0] == 404
     assert other.publish("price", 2) == 2
 
     def at(model: str, version: int) -> Callable[[dict[str, Any]], bool]:
@@ -341,7 +348,12 @@ def test_jobs_outlive_kills_and_a_version_and_go_with_their_model(
     both["count"] = other.further()
     site.write(models=both)
     server.wait(at("count", 1), "count is there")
-    running = Of(server, "count").post(steps(2**60))
+    slow = Of(server, "count")
+    running = slow.post(steps(2**60))
+    until = time.monotonic() + PATIENCE
+    while slow.about(running)[1]["state"] != "running":
+        assert time.monotonic() < until
+        time.sleep(0.02)
     site.write(models={"price": both["price"]})
     server.wait(lambda state: list(state["models"]) == ["price"], "one further model")
     until = time.monotonic() + PATIENCE
