@@ -62,8 +62,8 @@ def status(stack: StackFile) -> int:
         rows += experiment(state["experiment"])
     certificate = Path(config["tls"]["certificate"])
     rows.append(("certificate", _expiry(certificate), str(certificate)))
-    if (watched := seen(stack.site)) is not None:
-        rows.append(watched)
+    watched = (seen(stack.site), *(seen(stack.site, name) for name in further))
+    rows += [each for each in watched if each is not None]
     rows.append(("logs", _size(Path(config["logs"])), str(config["logs"])))
     rows.append(("disk", _size(stack.site), str(stack.site)))
     say(table(rows))

@@ -108,7 +108,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
         ),
         "watch": Entry(
             "stacks.command.watch:watch",
-            "look at the served model's drift, and tell, roll back or retrain",
+            "look at the served models' drift, and tell, roll back or retrain",
         ),
         "publish": Entry(
             "stacks.command.publish:publish",

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,9 +24,9 @@ from falaj.stacks.watching.seen import FOLDER
 
 if TYPE_CHECKING:
     from falaj.stacks.watching.machine import Machine
-    from falaj.workloads.watching.ladder import Watch
+    from falaj.stacks.watching.several import Watches
+    from falaj.workloads.watching.ladder import Tell
 
-Tell = Callable[[str, str, Mapping[str, Any]], None]
 _DRIFTED: Final = 3
 _STATUS: Final = {"fine": 0, "drifted": _DRIFTED, "unknown": 1}
 
@@ -36,7 +36,7 @@ _STATUS: Final = {"fine": 0, "drifted": _DRIFTED, "unknown": 1}
 @click.option("--once", is_flag=True, help="Look once, do what is to be done, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as one JSON line.")
 def watch(*, stack: str | None, project: Path | None, once: bool, as_json: bool) -> int:
-    """Look at the served model's drift again and again, and act on it as the stack says.
+    """Look at the served models' drift again and again, and act on it as the stack says.
 
     What may be done is falaj:watch in the stack's file: tell, have a shadow serve, roll back,
     retrain. Its file is read again before each look. Each step is written into an audit log of the
@@ -58,8 +58,8 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     """
     # The settings' models and the server's libraries: not for `--help`.
     from falaj.stacks.watching.machine import Machine  # noqa: PLC0415
+    from falaj.stacks.watching.several import Watches  # noqa: PLC0415
     from falaj.workloads.inference.process.logs import Logs  # noqa: PLC0415
-    from falaj.workloads.watching.ladder import Watch  # noqa: PLC0415
     from falaj.workloads.watching.lone import signals  # noqa: PLC0415
     from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
 
@@ -92,9 +92,7 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
     with signals(stop):
         try:
             by = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
-            watching = Watch(
-                stack.name, folder, world, logs, tell, by, versions=world, shadows=world
-            )
+            watching = Watches(world, logs, tell, by)
             watching.begin(os.getpid())
             if once:
                 return _STATUS[watching.look()]
@@ -109,7 +107,7 @@ def run(stack: StackFile, folder: Path, *, once: bool, as_json: bool) -> int:
             logs.close()
 
 
-def _repeat(watching: Watch, world: Machine, stop: threading.Event, tell: Tell) -> None:
+def _repeat(watching: Watches, world: Machine, stop: threading.Event, tell: Tell) -> None:
     """Look until asked to stop; a file that is wrong for a while ends nothing."""
     from falaj.workloads.watching.memory import WatchError  # noqa: PLC0415
 

@@ -171,7 +171,8 @@ class ExperimentSettings(local_section(ExperimentArgs)):
 class FurtherModelSettings(local_section(FurtherModelArgs)):
     """A model that is served beside the stack's own, under its own name and with scopes of its
     own: of another stack of this project (``stack``), or of any registry (``registry`` and
-    ``keyring``). Jobs, a shadow and an experiment are of the stack's own model alone."""
+    ``keyring``). Jobs are taken for all, where there is a section ``jobs``; a shadow and an
+    experiment are of the stack's own model alone."""
 
     stack: Annotated[str, NAME] | None = None
     """The stack that makes it, with its registry and its keys."""
@@ -272,7 +273,7 @@ class LocalSettings(Section):
     """Predictions for files, by name. Default: none."""
     keys: KeySettings = KeySettings.unset()
     watch: WatchSettings | None = None
-    """The watch over the served model's drift. Default: nobody acts on drift."""
+    """The watch over the served models' drift. Default: nobody acts on drift."""
 
     @property
     def model_name(self) -> str:

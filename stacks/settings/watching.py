@@ -79,7 +79,8 @@ class DemandsSettings(Section):
 
 
 class WatchSettings(Section):
-    """What is done about drift of the served model, by a program of its own beside the server."""
+    """What is done about drift of the served models, by a program of its own beside the server. A
+    further model is told of, and rolled back where this stack may write its registry."""
 
     steps: list[Literal["tell", "shadow", "rollBack", "retrain"]] = Field(
         default_factory=lambda: ["tell"]

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.paths import resolved
 from falaj.stacks.settings.watching import (
+    ROLL_BACK,
+    TELL,
     DemandsSettings,
     MailSettings,
     WatchSettings,
@@ -33,7 +35,9 @@ from falaj.stacks.watching.aliases import alias_of, second_alias, store_of
 from falaj.stacks.watching.data import newest
 from falaj.stacks.watching.server import Server
 from falaj.wire.documents import is_mapping, mapping
+from falaj.workloads.bounds import FORMS
 from falaj.workloads.errors import WorkloadError
+from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.rollout.pairs import Outcomes
 from falaj.workloads.watching.beside import Standing
 from falaj.workloads.watching.exchange import NoAnswerError, UndeliveredError
@@ -52,6 +56,7 @@ _NOT_WORTH: Final = "the model isn't worth serving"
 _BUSY: Final = "another run is working on stack"
 _WORKS: Final = "another run is working on the stack"
 _LONGEST: Final = 2_000
+_NAMES: Final = FORMS["registry"]["model"]
 _FAILED: Final = ("failed", "refused", "unlike")
 """What a server says of copies that came to nothing."""
 
@@ -64,11 +69,14 @@ class Machine:
         stack: its file.
         folder: the watch's own.
         stop: set when the watch is to end.
+        further: name of the further model that is looked at; it is told of, and put back where
+            that can be done, and no more. Default: the first model is.
     """
 
     stack: StackFile
     folder: Path
     stop: threading.Event = field(default_factory=threading.Event)
+    further: str | None = None
     _settings: LocalSettings | None = None
 
     def settings(self) -> WatchSettings | None:
@@ -86,7 +94,10 @@ class Machine:
                 f"stack {self.stack.name} is in a cloud; allowed: a stack of the platform local"
             )
         self._settings = found
-        return found.watch
+        if found.watch is None or self.further is None:
+            return found.watch
+        steps = [each for each in found.watch.steps if each in (TELL, ROLL_BACK)]
+        return found.watch.model_copy(update={"steps": steps})
 
     def _known(self) -> LocalSettings:
         if self._settings is None:
@@ -100,9 +111,43 @@ class Machine:
         except StackError as error:
             raise NoAnswerError(str(error)) from None
 
+    def _own(self) -> Mapping[str, Any]:
+        """What the server was told of the model that is looked at."""
+        try:
+            return service.config_of(self._config(), self.further)
+        except StackError as error:
+            raise NoAnswerError(str(error)) from None
+
+    def others(self) -> dict[str, Machine]:
+        """The same of each further model whose drift the server looks at, by its name."""
+        if self._known().watch is None:
+            return {}
+        try:
+            config = self._config()
+        except NoAnswerError:
+            return {}
+        if mapping(config.get("drift")).get("enabled") is False:
+            return {}
+        return {
+            name: replace(self, further=name)
+            for name, each in mapping(config.get("models")).items()
+            # No server takes another name, and no folder is made of one.
+            if _NAMES.allows(name) and mapping(each).get("drift") is not False
+        }
+
+    def origin(self) -> str:
+        """Who makes a further model, in words."""
+        return f"{self._maker} makes it, and has to have it learn from newer data"
+
+    @property
+    def _maker(self) -> str:
+        asked = self._known().service.models.get(self.further or "")
+        stack = asked.stack if asked is not None else None
+        return f"stack {stack}" if stack is not None else "who publishes it"
+
     def report(self) -> Report:
         """The server's report on drift."""
-        return Server(self._config()).report()
+        return Server(self._config(), self.further).report()
 
     def alpha(self) -> float:
         """How seldom a version may be called worse where it isn't."""
@@ -111,12 +156,12 @@ class Machine:
 
     def failures(self, version: int) -> Outcomes:
         """Requests of a version, and those that the server failed."""
-        return Server(self._config()).failures(version)
+        return Server(self._config(), self.further).failures(version)
 
     def previous(self) -> int | None:
         """The version that a rollback would go to."""
         with contextlib.suppress(WorkloadError, NoAnswerError, OSError):
-            config = self._config()
+            config = self._own()
             versions = set(store_of(config).versions(str(config["model"])))
             alias = alias_of(config)
             back = alias.rolled_back(versions.__contains__) if alias else None
@@ -126,15 +171,33 @@ class Machine:
     def served(self) -> int | None:
         """The version that the server says it serves."""
         with contextlib.suppress(StackError, NoAnswerError):
-            version = service.read_account(Path(str(self._config()["state"]))).get("version")
+            state = service.read_account(Path(str(self._config()["state"])))
+            of = state if self.further is None else mapping(state.get("models")).get(self.further)
+            version = mapping(of).get("version")
             return int(version) if isinstance(version, int | str) else None
         return None
+
+    def barred(self) -> str:
+        """Why the model's alias can't be changed by this stack; or nothing."""
+        if self.further is None:
+            return ""
+        try:
+            config = self._own()
+            folder, keyring = Path(str(config["registry"])), KeyRing.open(Path(config["keyring"]))
+        except (NoAnswerError, WorkloadError, OSError) as error:
+            return f"{self._maker} has to do it, as {error}"
+        if not keyring.signs:
+            return f"{self._maker} has to do it, as the keys {keyring.path} sign nothing here"
+        own = folder / self.further
+        if not os.access(own, os.W_OK):
+            return f"{self._maker} has to do it, as this stack may not write {own}"
+        return ""
 
     def roll_back(self, version: int) -> str:
         """Serve the one before a version, and wait until the server does; why not, or nothing."""
         try:
-            config = self._config()
-            command = service.rollback_arguments(config)
+            config = self._own()
+            command = [*service.rollback_arguments(config), "--expected", str(version)]
             alias = alias_of(config)
         except (NoAnswerError, WorkloadError, OSError) as error:
             return str(error)
@@ -201,6 +264,8 @@ class Machine:
     def source(self, report: Report, now: float) -> Source:
         """What could be learned from: the newest table."""
         del report
+        if self.further is not None:
+            raise NoDataError(self.origin())
         settings = self._known()
         root = self.stack.project.root
         if not settings.is_table(root):

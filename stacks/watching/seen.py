@@ -15,22 +15,26 @@ from falaj.workloads.watching.memory import MEMORY
 
 FOLDER: Final = "watch"
 """Of a watch, below the stack's folder."""
+FURTHER: Final = "models"
+"""Of what it remembers of further models, by their names, below its own."""
 
 
-def seen(site: Path) -> tuple[str, str, str] | None:
+def seen(site: Path, model: str | None = None) -> tuple[str, str, str] | None:
     """The line on a stack's watch for ``falaj status``; None where it never had one.
 
     Args:
         site: the stack's folder on this machine.
+        model: a further one, which the server has. Default: the first.
     """
-    path = site / FOLDER / MEMORY
+    what = "watch" if model is None else f"watch of {model}"
+    path = (site / FOLDER if model is None else site / FOLDER / FURTHER / model) / MEMORY
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         last, looked, process = found.get("last"), found.get("looked"), found.get("process")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, AttributeError):
-        return ("watch", "unknown", f"{path} can't be read")
+        return (what, "unknown", f"{path} can't be read")
     runs = isinstance(process, int) and _is_watch(process)
     text = f"last look {_ago(looked)}" if isinstance(looked, int | float) else "no look yet"
     if is_mapping(drifted := found.get("told")):
@@ -38,8 +42,8 @@ def seen(site: Path) -> tuple[str, str, str] | None:
     if is_mapping(last):
         text += f"; last {last.get('step')} {_ago(last.get('time', 0))}: {last.get('outcome')}"
     if runs:
-        return ("watch", "watching", f"process {process}, {text}")
-    return ("watch", "not running", text)
+        return (what, "watching", f"process {process}, {text}")
+    return (what, "not running", text)
 
 
 def _is_watch(process: int) -> bool:

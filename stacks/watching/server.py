@@ -23,6 +23,8 @@ _HINTS: Final[Mapping[int, str]] = {
     HTTPStatus.NOT_FOUND: "it knows no such model or path: is it older than this command?",
     HTTPStatus.UNAUTHORIZED: "it doesn't take this stack's tokens",
     HTTPStatus.FORBIDDEN: "the scope observe isn't enough for it",
+    HTTPStatus.SERVICE_UNAVAILABLE: "it can't now, or has no version of the model that can be "
+    "asked; `falaj status` says why",
 }
 SUBJECT: Final = "falaj-watch"
 """Whom the server's access log names."""
@@ -34,9 +36,15 @@ class Server:
 
     Attributes:
         config: its ``service.json``.
+        further: name of a further model that is asked about. Default: the first one is.
     """
 
     config: Mapping[str, Any]
+    further: str | None = None
+
+    @property
+    def _model(self) -> str:
+        return self.further or str(self.config["model"])
 
     @property
     def address(self) -> str:
@@ -53,7 +61,7 @@ class Server:
         Raises:
             NoAnswerError: it can't be asked, has no such report, or answers with something else.
         """
-        model = str(self.config["model"])
+        model = self._model
         data = self._get(f"/v2/models/{model}/drift", MOST_BYTES)
         try:
             return read_report(data, model)
@@ -73,7 +81,7 @@ class Server:
         """
         data = self._get("/metrics", MOST_BYTES)
         try:
-            found = answered_by_status(read(data.decode(), str(self.config["model"])), version)
+            found = answered_by_status(read(data.decode(), self._model), version)
         except (ValueError, KeyError) as error:
             raise NoAnswerError(
                 f"the metrics of the server at {self.address} can't be read: {error}"

@@ -85,14 +85,18 @@ class Absent:
         self.counters = Counters()
         self.watched = None
         self.asked: dict[str, int] = {}
+        self.jobs: Callable[[Exchange], Awaitable[Answer]] | None = None
+        """Answers about jobs that it had; None: none are taken here."""
 
-    def handle(self, exchange: Exchange) -> Answer:
-        """Refuse a request.
+    def handle(self, exchange: Exchange) -> Awaitable[Answer]:
+        """Answer about a job, which needs no model.
 
         Raises:
-            RequestError: 503, always.
+            RequestError: 503, what is asked needs the model.
         """
-        del exchange
+        asked = exchange.route.name if exchange.route is not None else None
+        if self.jobs is not None and asked in (routes.JOB, routes.JOB_RESULT):
+            return self.jobs(exchange)
         raise routes.absent(self.name)
 
     def not_inferred(self, status: int, seconds: float) -> None:

@@ -279,13 +279,18 @@ class Settings:
     """Whether requests may say how urgent they are."""
     models: Mapping[str, FurtherSettings] = field(default_factory=dict[str, FurtherSettings])
     """Further models, by the name that they have in their registries. What is beside the first
-    model (a shadow, an experiment, jobs, another tier) is beside it alone."""
+    model (a shadow, an experiment, another tier) is beside it alone."""
     further: bool = False
     """Whether these are of a further model, by `of_further`."""
 
     @property
+    def all_models(self) -> tuple[str, ...]:
+        """Names of all models, the first one first."""
+        return (self.model, *self.models)
+
+    @property
     def jobs_folder(self) -> Path:
-        """Where jobs are kept: beside the state, under its name."""
+        """Where jobs of all models are kept: beside the state, under its name."""
         return self.state.with_suffix(".jobs")
 
     @property

@@ -78,6 +78,10 @@ def parser() -> argparse.ArgumentParser:
     _keys(promote, required=False)
     rollback = commands.add_parser("rollback", help="let an alias stand for its previous version")
     _alias(_of_model(rollback))
+    rollback.add_argument(
+        "--expected", type=int, metavar="VERSION",
+        help="refuse unless it stands for this one; default: whichever it stands for",
+    )  # fmt: skip
     _signing(rollback)
     withdraw = commands.add_parser("withdraw", help="let an alias stand for nothing any more")
     _of_model(withdraw).add_argument("--alias", required=True, help="the alias")
@@ -578,7 +582,8 @@ def _promote(options: argparse.Namespace) -> Answer:
 
 
 def _rollback(options: argparse.Namespace) -> Answer:
-    return _moved(_signing_store(options).rollback(options.model, options.alias))
+    store = _signing_store(options)
+    return _moved(store.rollback(options.model, options.alias, options.expected))
 
 
 def _withdraw(options: argparse.Namespace) -> Answer:

@@ -473,18 +473,30 @@ class Store:
                 self._move("promote", found, alias, current)
         return Moved(model, alias, version, before)
 
-    def rollback(self, model: str, alias: str = PRODUCTION) -> Moved:
+    def rollback(self, model: str, alias: str = PRODUCTION, expected: int | None = None) -> Moved:
         """Let an alias stand for the version before; those pruned since are passed over.
+
+        Args:
+            model: its name.
+            alias: which.
+            expected: the version that it has to stand for: somebody else may have gone back or
+                forward meanwhile. Default: any.
 
         Raises:
             IntegrityError: the list isn't what the log says, or what was signed.
-            WorkloadError: there is no such alias, or nothing to go back to.
+            WorkloadError: there is no such alias, it stands for another version than that, or
+                there is nothing to go back to.
         """
         self.resolve(model, alias)
         folder = self._folder(model)
         with locked(folder / ".lock"):
             found = self._compare(folder, self._keyring)
             current = found.aliases[alias].version
+            if expected not in (None, current):
+                raise WorkloadError(
+                    f"{alias} of {model} stands for version {current} by now, and not for version "
+                    f"{expected}: nothing was changed"
+                )
             have = set(self.versions(model))
             moved = found.aliases[alias].rolled_back(have.__contains__)
             if moved is None:

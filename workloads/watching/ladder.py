@@ -46,6 +46,10 @@ _KINDS: Final[Mapping[LedgerKind, str]] = {
 }
 
 
+Tell = Callable[[str, str, Mapping[str, Any]], None]
+"""Called with an event's name, a sentence and its figures."""
+
+
 class NoDataError(Exception):
     """There is nothing that could be learned from; the message says why."""
 
@@ -184,6 +188,10 @@ class Versions(Protocol):
         """The version that a rollback would go to."""
         ...
 
+    def barred(self) -> str:
+        """Why none of them can be put back from here, whatever it is like; or nothing."""
+        ...
+
     def roll_back(self, version: int) -> str:
         """Serve the one before a version again; returns why it couldn't be, or nothing."""
         ...
@@ -227,21 +235,25 @@ class Watch:
         world: what is looked at and acted on.
         versions: what is counted of versions, and gone back by; None: nothing is.
         audit: where each step is written down.
-        tell: called with an event's name, a sentence and its figures.
+        tell: says what is seen and done.
         by: who acts, for the audit log.
         clock: Unix time in seconds. Default: the machine's.
         shadows: the version that gets copies of requests; None: there can't be one.
+        further: name of the further model of a server that is looked at; empty: it is the first.
+        origin: who makes the model, in words that are told with its drift; empty: the stack does.
     """
 
     stack: str
     folder: Path
     world: World
     audit: Audit
-    tell: Callable[[str, str, Mapping[str, Any]], None]
+    tell: Tell
     by: str
     clock: Callable[[], float] = time.time
     versions: Versions | None = None
     shadows: Shadows | None = None
+    further: str = ""
+    origin: str = ""
     memory: Memory = field(init=False)
     _path: Path = field(init=False)
     _carriers: Sequence[Carrier] = field(init=False, default=())
@@ -318,7 +330,10 @@ class Watch:
             # What is reported is of before; the next look sees what it changed.
             return
         if worse is not None and self.versions is not None and ROLL_BACK in settings.steps:
-            self._roll_back(report, self.versions, worse, settings)
+            if barred := self.versions.barred():
+                self._leave(report, worse, barred)
+            else:
+                self._roll_back(report, self.versions, worse, settings)
         elif report.state == "drifted" and RETRAIN in settings.steps:
             if shadow is None:
                 self._retrain(report, settings)
@@ -354,6 +369,7 @@ class Watch:
             names = sorted({*reported.names, *names})
         self.memory.told = Told(episode=report.episode, names=names)
         text = f"{report.model} version {report.version} drifted: {report.why}"
+        text += f"; {self.origin}" if self.origin else ""
         self._note("drift", text, **_figures(report))
         self._signal(report, "")
 
@@ -418,6 +434,14 @@ class Watch:
                     f"{evidence.other:,} of the other's"
                 )
         return None
+
+    def _leave(self, report: Report, why: str, barred: str) -> None:
+        """Tell whoever can of a worse version that can't be put back from here, once."""
+        # What is compared grows with each look; the version stays.
+        if self.memory.waiting.get("barred") != str(report.version):
+            self.memory.waiting["barred"] = str(report.version)
+            text = f"{why}; not rolled back: {barred}"
+            self._note("worse", text, version=report.version)
 
     def _roll_back(self, report: Report, versions: Versions, why: str, settings: Wishes) -> None:
         now, memory = self.clock(), self.memory
@@ -593,6 +617,9 @@ class Watch:
 
     def _note(self, event: str, text: str, *, posted: bool = True, **figures: Any) -> None:
         """Say it, write it into the audit log, and have it sent where it is news."""
+        if self.further:
+            figures = {"model": self.further, **figures}
+            text = text if text.startswith(f"{self.further} ") else f"{self.further}: {text}"
         self.tell(event, text, figures)
         self.audit.event(event, by=self.by, stack=self.stack, text=text, **figures)
         for carrier in self._carriers if posted else ():
@@ -602,8 +629,7 @@ class Watch:
                 "delivery": delivery, **figures,
             }  # fmt: skip
             if self.memory.post(delivery, body, carrier):
-                text_of_it = "the oldest message"
-                self.audit.event("dropped", by=self.by, stack=self.stack, text=text_of_it)
+                self._record("dropped", text="the oldest message")
 
     def _deliver(self) -> None:
         """Send what is due; what isn't taken stays, for hours."""
@@ -621,7 +647,7 @@ class Watch:
                     silent.add(message.by)
             else:
                 self.memory.outbox.remove(message)
-                self.audit.event("sent", by=self.by, stack=self.stack, delivery=message.delivery)
+                self._record("sent", delivery=message.delivery)
 
     def _undelivered(self, message: Message, error: UndeliveredError, now: float) -> None:
         if error.for_good or message.tries + 1 >= _MOST_TRIES:
@@ -636,7 +662,11 @@ class Watch:
         text = f"{error}; it is tried again in {pause:.0f} s"
         self.tell("unsent", text, {})
         if message.tries == 1:
-            self.audit.event("unsent", by=self.by, stack=self.stack, text=text)
+            self._record("unsent", text=text)
+
+    def _record(self, event: str, **facts: Any) -> None:
+        of = {"model": self.further} if self.further else {}
+        self.audit.event(event, by=self.by, stack=self.stack, **of, **facts)
 
     def _keep(self) -> None:
         self.memory.write(self._path)

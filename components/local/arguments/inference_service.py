@@ -59,7 +59,7 @@ class ExperimentArgs(TypedDict):
 
 
 class JobArgs(TypedDict):
-    """What is kept of requests that are answered later."""
+    """What is kept of requests to all models that are answered later."""
 
     keep_hours: NotRequired[Annotated[int, _KEEP_HOURS, Default(_KEEP_HOURS.default)]]
     """Hours that an answer is kept for, and a request that nobody got to run."""
@@ -72,7 +72,8 @@ class JobArgs(TypedDict):
 class FurtherModelArgs(TypedDict):
     """A model that is served beside the first, under its own name and with scopes of its own.
 
-    It is verified as the first is. Jobs, a shadow and an experiment are of the first model alone.
+    It is verified as the first is. Jobs are taken for all models; a shadow and an experiment are
+    of the first alone.
     """
 
     registry: Annotated[str, PATH]

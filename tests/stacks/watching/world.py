@@ -37,6 +37,7 @@ class FakeWorld:
     said: str | None = "shop.csv"
     becomes: Updated = field(default_factory=lambda: Updated("done"))
     refuses: str = ""
+    bars: str = ""
     became: str = ""
     first: bool = False
     beside: Standing | str | None = None
@@ -88,6 +89,9 @@ class FakeWorld:
 
     def served(self) -> int | None:
         return self.serving
+
+    def barred(self) -> str:
+        return self.bars
 
     def roll_back(self, version: int) -> str:
         del version
@@ -173,6 +177,8 @@ class Scene:
     audit: Kept = field(default_factory=Kept)
     said: list[str] = field(default_factory=list[str])
     now: float = 2_000_000_000.0
+    further: str = ""
+    origin: str = ""
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
@@ -183,7 +189,7 @@ class Scene:
         self.watch = Watch(
             "shop", self.folder, self.world, self.audit,
             lambda event, text, figures: self.said.append(f"{event}: {text}"),
-            "tester", lambda: self.now, self.world, self.world,
+            "tester", lambda: self.now, self.world, self.world, self.further, self.origin,
         )  # fmt: skip
         self.watch.begin(1)
 

@@ -393,8 +393,7 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
         """A place for jobs, with one request over and over."""
 
         def read_request(self, _: str) -> tuple[dict[str, Any], bytes]:
-            kept = {"header_length": None, "request_id": "", "model": service.model.name}
-            return kept, json.dumps(row()).encode()
+            return {"header_length": None, "request_id": ""}, json.dumps(row()).encode()
 
         def write_answer(self, *_: object) -> None:
             pass
@@ -408,8 +407,12 @@ def test_a_jobs_run_is_counted_as_a_request_is(service: Service) -> None:
         told.append(json.loads(payload)["outcome"])
 
     async def run() -> None:
-        runs = JobRuns(service, cast("Bodies", Kept()), ask=ask, tell=tell, counted=int)
-        counters, order = service.counters, b'{"id": "a", "owner": "token:somebody", "size": 9}'
+        runs = JobRuns(
+            service, cast("Bodies", Kept()), further={}, ask=ask, tell=tell, counted=int
+        )
+        counters = service.counters
+        told_of = {"id": "a", "owner": "token:somebody", "model": service.model.name, "size": 9}
+        order = json.dumps(told_of).encode()
         began = time.time_ns() // 1000
         runs.start(order)
         await until(lambda: told == ["done"])

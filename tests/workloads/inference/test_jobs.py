@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -41,6 +41,8 @@ from falaj.workloads.registry.rotation import rotate
 
 HOUR = 3_600.0
 SECRET = b'{"inputs":"the salary of row 17"}'
+OF_M: dict[str, Any] = {"model": "m", "version": None}
+"""What a reservation asks of the model, whichever version serves."""
 WORKER, OTHER = 101, 102
 
 
@@ -74,14 +76,14 @@ class Place:
 
     def accept(self, owner: str = "token:a", body: bytes = SECRET, **more: Any) -> str:
         identifier = new_id()
-        self.jobs.reserve(WORKER, identifier, owner, **{"version": None, "size": len(body)} | more)
-        header = {"model": "m", "header_length": None, "request_id": ""}
+        self.jobs.reserve(WORKER, identifier, owner, **OF_M | {"size": len(body)} | more)
+        header = {"header_length": None, "request_id": ""}
         self.bodies.write_request(identifier, header, body)
         self.jobs.queue(identifier)
         return identifier
 
     def run(self, answer: bytes = b"{}") -> str:
-        job = self.jobs.take(WORKER, "1")
+        job = self.jobs.take(WORKER, {"m": "1"})
         assert job is not None
         self.bodies.write_answer(job.id, {"type": "application/json", "headers": []}, answer)
         self.jobs.done(WORKER, len(answer))
@@ -93,8 +95,11 @@ class Place:
     def names(self) -> set[str]:
         return {path.name for path in self.folder.iterdir()}
 
+    def numbers(self) -> dict[str, float]:
+        return self.jobs.numbers().get("m", dict.fromkeys((*kept.STATES, "bytes", "oldest"), 0))
+
     def state(self, identifier: str, owner: str = "token:a") -> str:
-        return self.jobs.find(identifier, owner).state
+        return self.jobs.find(identifier, owner, "m").state
 
 
 @pytest.fixture
@@ -117,10 +122,10 @@ def refusal(work: Callable[[], object]) -> RequestError:
 def test_nobody_else_is_told_of_a_job(place: Place) -> None:
     mine = place.accept("token:a")
     jobs = place.jobs
-    unknown = refusal(lambda: jobs.find(new_id(), "token:a")).message
+    unknown = refusal(lambda: jobs.find(new_id(), "token:a", "m")).message
     for owner in ("token:b", "certificate:a", "", "token:A", "token:a "):
         for work in (jobs.find, jobs.remove, jobs.spoil):
-            error = refusal(lambda work=work, owner=owner: work(mine, owner))
+            error = refusal(lambda work=work, owner=owner: work(mine, owner, "m"))
             assert (error.status, error.message) == (404, unknown)
     assert place.state(mine) == "queued"
 
@@ -136,12 +141,12 @@ def test_what_is_no_id_touches_no_file(place: Place, identifier: str) -> None:
     outside.mkdir()
     before = place.names()
     for work in (jobs.find, jobs.remove, jobs.spoil):
-        assert refusal(lambda work=work: work(identifier, "token:a")).status == 404
+        assert refusal(lambda work=work: work(identifier, "token:a", "m")).status == 404
     jobs.drop(identifier)
     (late,) = jobs.queue(identifier)
     assert isinstance(late, RequestError)
     assert late.status == 503
-    reserving = refusal(lambda: jobs.reserve(WORKER, identifier, "token:a", version=None, size=1))
+    reserving = refusal(lambda: jobs.reserve(WORKER, identifier, "token:a", **OF_M, size=1))
     assert reserving.status == 500
     assert place.names() == before
 
@@ -149,7 +154,7 @@ def test_what_is_no_id_touches_no_file(place: Place, identifier: str) -> None:
 def test_ids_are_new_ones(place: Place) -> None:
     assert len({new_id() for _ in range(1_000)}) == 1_000
     mine = place.accept("token:a")
-    taken = refusal(lambda: place.jobs.reserve(WORKER, mine, "token:b", version=None, size=1))
+    taken = refusal(lambda: place.jobs.reserve(WORKER, mine, "token:b", **OF_M, size=1))
     assert taken.status == 500
     assert place.state(mine) == "queued"
 
@@ -166,19 +171,115 @@ def test_nothing_lies_in_plain(place: Place) -> None:
     assert place.folder.stat().st_mode & 0o777 == 0o700
 
 
+# -- several models ------------------------------------------------------------------------------
+
+
+def test_below_another_models_name_nobody_is_told_of_a_job(place: Place) -> None:
+    mine, jobs = place.accept(), place.jobs
+    unknown = refusal(lambda: jobs.find(new_id(), "token:a", "m")).message
+    for model in ("n", "", "M", "m ", "m/jobs", "../m", "\u043c", "m\0", "mm"):
+        for work in (jobs.find, jobs.remove, jobs.spoil):
+            error = refusal(lambda work=work, model=model: work(mine, "token:a", model))
+            assert (error.status, error.message) == (404, unknown)
+    assert place.state(mine) == "queued"
+
+
+def test_a_key_is_of_one_model(place: Place) -> None:
+    """Who may ask one alone learns nothing of what the caller has asked another."""
+    place.accept(key="1", digest="d")
+    asked = {"version": None, "size": 1, "key": "1", "digest": "another"}
+    jobs = place.jobs
+    assert jobs.reserve(WORKER, new_id(), "token:a", model="n", **asked) is None  # type: ignore[arg-type]
+    assert refusal(lambda: again(place, "1", "another")).status == 422
+
+
+def test_models_take_turns_and_a_worker_gets_what_it_has(place: Place) -> None:
+    many = [place.accept() for _ in range(3)]
+    few = [place.accept(model="n") for _ in range(2)]
+    absent = place.accept(model="gone")
+    served = {"m": "1", "n": "7"}
+
+    def run(served: dict[str, str]) -> str | None:
+        job = place.jobs.take(WORKER, served)
+        if job is not None:
+            place.jobs.failed(WORKER, 500, "no")
+        return None if job is None else job.id
+
+    assert run({}) is None
+    assert [run(served) for _ in range(5)] == [many[0], few[0], many[1], few[1], many[2]]
+    # It waits for its model, over a restart as well, and keeps no other from its turn.
+    assert run(served) is None
+    place.restart()
+    assert place.jobs.find(absent, "token:a", "gone").state == "queued"
+    assert run(served) is None
+    assert run({**served, "gone": "1"}) == absent
+    place.accept(model="gone")
+    place.clock.now += 25 * HOUR
+    place.jobs.expire()
+    assert place.names() == set()
+
+
+def test_a_version_is_of_its_model(place: Place) -> None:
+    pinned = place.accept(model="n", version="1")
+    assert place.jobs.take(WORKER, {"m": "1", "n": "2"}) is None
+    failed = place.jobs.find(pinned, "token:a", "n")
+    assert (failed.state, failed.status) == ("failed", 404)
+    assert place.jobs.finished == {"n": {"done": 0, "failed": 1}}
+
+
+def test_with_a_model_its_jobs_go_in_whatever_state_they_are(place: Place) -> None:
+    stays = place.accept()
+    for _ in range(2):
+        place.accept(model="n")
+    assert place.jobs.take(WORKER, {"n": "1"})
+    running = next(iter(place.jobs._running.values()))  # pyright: ignore[reportPrivateUsage]
+    reserved = new_id()
+    place.jobs.reserve(WORKER, reserved, "token:a", model="n", version=None, size=5)
+    place.bodies.write_request(reserved, {}, b"12345")
+    place.jobs.serve(("m", "other"))
+    assert place.jobs.removed == [(WORKER, running)]
+    (late,) = place.jobs.queue(reserved)
+    assert isinstance(late, RequestError)
+    error = refusal(lambda: place.accept(model="n"))
+    assert (error.status, error.message) == (404, "model 'n' isn't served any more")
+    # The worker doesn't know yet, and has written its answer.
+    place.bodies.write_answer(running, {}, b"late")
+    place.jobs.done(WORKER, 4)
+    assert {name.partition(".")[0] for name in place.names()} == {stays}
+    assert place.state(stays) == "queued"
+    removed = [facts for name, facts in place.jobs.events if name == "job.removed"]
+    assert [each["model"] for each in removed] == ["n", "n"]
+    place.jobs.serve(("n",))
+    assert place.numbers()["queued"] == 0
+
+
+def test_all_models_jobs_share_one_place(place: Place) -> None:
+    """However many models there are, no more is kept than of one."""
+    place.restart(most_jobs=4)
+    for model in ("m", "n"):
+        place.accept(model=model)
+    error = refusal(lambda: place.accept(model="o"))
+    assert error.status == 429
+    assert "your jobs are 2 of the 2 allowed to you now" in error.message
+    numbers = place.jobs.numbers()
+    assert {name: each["queued"] for name, each in numbers.items()} == {"m": 1, "n": 1}
+    place.accept("token:b", model="n")
+    assert refusal(lambda: place.accept("token:b", model="m")).status == 429
+
+
 # -- bounds ------------------------------------------------------------------------------------
 
 
 def test_a_full_place_refuses_before_anything_is_written(place: Place) -> None:
     place.restart(most_jobs=2)
     first = place.accept()
-    place.jobs.reserve(WORKER, new_id(), "token:b", version=None, size=1)
+    place.jobs.reserve(WORKER, new_id(), "token:b", **OF_M, size=1)
     before = place.names()
     error = refusal(lambda: place.accept("token:c"))
     assert (error.status, retry_of(error)) == (503, kept.FULL_RETRY_SECONDS)
     assert "all callers' jobs are 2 of the 2 allowed" in error.message
     assert place.names() == before
-    place.jobs.remove(first, "token:a")
+    place.jobs.remove(first, "token:a", "m")
     place.accept("token:c")
 
 
@@ -193,11 +294,11 @@ def test_bytes_are_bounded_of_requests_and_answers(place: Place) -> None:
     assert place.state(one) == "done"
     two = place.accept("token:b", body=bytes(300_000))
     assert place.run(bytes(400_000)) == two
-    job = place.jobs.find(two, "token:b")
+    job = place.jobs.find(two, "token:b", "m")
     assert (job.state, job.status) == ("failed", 503)
     assert "no room for its answer of 400000 bytes" in str(job.error)
     assert not place.file(two, "answer").exists()
-    assert place.jobs.numbers()["bytes"] <= 1 << 20
+    assert place.numbers()["bytes"] <= 1 << 20
 
 
 def test_no_caller_takes_the_room_of_others(place: Place) -> None:
@@ -222,8 +323,8 @@ def test_no_caller_takes_the_room_of_others(place: Place) -> None:
     assert shares == [10, 5, 2]
     place.accept("token:d")
     # What one gives back is everybody's.
-    place.jobs.remove(mine[0], "token:a")
-    place.jobs.remove(mine[1], "token:a")
+    place.jobs.remove(mine[0], "token:a", "m")
+    place.jobs.remove(mine[1], "token:a", "m")
     place.accept("token:c")
 
 
@@ -244,7 +345,7 @@ def test_answers_count_as_the_callers_own_bytes(place: Place) -> None:
     place.run(bytes(400_000))
     place.run(bytes(200_000))
     assert place.state(first) == "done"
-    job = place.jobs.find(second, "token:a")
+    job = place.jobs.find(second, "token:a", "m")
     assert (job.state, job.status) == ("failed", 429)
     assert "answer of 200000 bytes" in str(job.error)
     assert not place.file(second, "answer").exists()
@@ -268,18 +369,16 @@ def test_a_full_share_is_worth_trying_again_when_its_first_job_expires(place: Pl
 @pytest.mark.parametrize("size", [2**63, 2**200, -0])
 def test_huge_sizes(place: Place, size: int) -> None:
     if size:
-        error = refusal(
-            lambda: place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=size)
-        )
+        error = refusal(lambda: place.jobs.reserve(WORKER, new_id(), "token:a", **OF_M, size=size))
         assert error.status == 413
     else:
-        place.jobs.reserve(WORKER, new_id(), "token:a", version=None, size=size)
+        place.jobs.reserve(WORKER, new_id(), "token:a", **OF_M, size=size)
 
 
 def test_the_room_of_a_worker_that_died_while_writing_is_given_back(place: Place) -> None:
     place.restart(most_jobs=1)
     identifier = new_id()
-    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=10)
+    place.jobs.reserve(WORKER, identifier, "token:a", **OF_M, size=10)
     place.bodies.write_request(identifier, {}, b"x")
     place.jobs.lost(OTHER, asked=False)
     assert refusal(place.accept).status == 429
@@ -294,7 +393,7 @@ def test_the_room_of_a_worker_that_died_while_writing_is_given_back(place: Place
 
 def again(place: Place, key: str, digest: str = "d", owner: str = "token:a") -> Job | None:
     return place.jobs.reserve(
-        WORKER, new_id(), owner, version=None, size=len(SECRET), key=key, digest=digest
+        WORKER, new_id(), owner, **OF_M, size=len(SECRET), key=key, digest=digest
     )
 
 
@@ -309,7 +408,7 @@ def test_a_repeated_request_finds_its_job(place: Place) -> None:
     found = again(place, "order 17")
     assert found is not None
     assert (found.id, found.state) == (mine, "done")
-    assert place.jobs.numbers()["done"] == 1
+    assert place.numbers()["done"] == 1
     error = refusal(lambda: again(place, "order 17", "another"))
     assert (error.status, retry_of(error)) == (422, None)
     assert "another request" in error.message
@@ -324,7 +423,7 @@ def test_keys_are_of_one_caller(place: Place) -> None:
 
 def test_a_key_lives_as_long_as_its_job(place: Place) -> None:
     first = place.accept(key="1", digest="d")
-    place.jobs.remove(first, "token:a")
+    place.jobs.remove(first, "token:a", "m")
     place.accept(key="1", digest="another")
     place.run()
     place.clock.now += 24 * HOUR
@@ -333,7 +432,7 @@ def test_a_key_lives_as_long_as_its_job(place: Place) -> None:
 
 def test_a_request_that_is_still_being_kept_is_no_job_yet(place: Place) -> None:
     identifier = new_id()
-    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=1, key="1", digest="d")
+    place.jobs.reserve(WORKER, identifier, "token:a", **OF_M, size=1, key="1", digest="d")
     error = refusal(lambda: again(place, "1"))
     assert (error.status, retry_of(error)) == (409, 1)
     assert refusal(lambda: again(place, "1", "another")).status == 422
@@ -362,15 +461,15 @@ def test_a_request_that_cannot_be_written_is_not_accepted(
     place: Place, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     identifier = new_id()
-    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=5)
+    place.jobs.reserve(WORKER, identifier, "token:a", **OF_M, size=5)
     with monkeypatch.context() as patch:
         fail_writes(patch, code)
         with pytest.raises(WorkloadError):
             place.bodies.write_request(identifier, {}, b"12345")
     place.jobs.drop(identifier)
     assert place.names() == set()
-    assert place.jobs.numbers()["bytes"] == 0
-    assert refusal(lambda: place.jobs.find(identifier, "token:a")).status == 404
+    assert place.numbers()["bytes"] == 0
+    assert refusal(lambda: place.jobs.find(identifier, "token:a", "m")).status == 404
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
@@ -378,7 +477,7 @@ def test_a_state_that_cannot_be_written_is_not_accepted(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
 ) -> None:
     identifier = new_id()
-    place.jobs.reserve(WORKER, identifier, "token:a", version=None, size=5)
+    place.jobs.reserve(WORKER, identifier, "token:a", **OF_M, size=5)
     place.bodies.write_request(identifier, {}, b"12345")
     with monkeypatch.context() as patch:
         fail_writes(patch, code, ".tmp-")
@@ -389,7 +488,8 @@ def test_a_state_that_cannot_be_written_is_not_accepted(
     assert str(place.folder) not in error.message
     assert str(place.folder) in capsys.readouterr().err
     assert place.names() == set()
-    assert place.restart().numbers()["queued"] == 0
+    place.restart()
+    assert place.numbers()["queued"] == 0
 
 
 def test_jobs_wait_while_their_state_cannot_be_written(
@@ -398,7 +498,7 @@ def test_jobs_wait_while_their_state_cannot_be_written(
     identifier = place.accept()
     with monkeypatch.context() as patch:
         fail_writes(patch, errno.ENOSPC, ".tmp-")
-        assert place.jobs.take(WORKER, "1") is None
+        assert place.jobs.take(WORKER, {"m": "1"}) is None
     assert place.state(identifier) == "queued"
     assert place.run() == identifier
 
@@ -408,7 +508,7 @@ def test_an_end_that_cannot_be_written_is_reached_again_after_a_restart(
 ) -> None:
     identifier = place.accept()
     with monkeypatch.context() as patch:
-        assert place.jobs.take(WORKER, "1")
+        assert place.jobs.take(WORKER, {"m": "1"})
         place.bodies.write_answer(identifier, {}, b"{}")
         fail_writes(patch, errno.ENOSPC, ".tmp-")
         # What is kept in memory holds; the request stays for the state that is on the disk.
@@ -486,8 +586,8 @@ def test_files_of_two_jobs_do_not_open_in_each_others_place(place: Place) -> Non
     # Nor does another's state: it would make its job mine.
     place.file(mine, "state").write_bytes(place.file(other, "state").read_bytes())
     place.restart()
-    assert refusal(lambda: place.jobs.find(mine, "token:a")).status == 404
-    assert refusal(lambda: place.jobs.find(mine, "token:b")).status == 404
+    assert refusal(lambda: place.jobs.find(mine, "token:a", "m")).status == 404
+    assert refusal(lambda: place.jobs.find(mine, "token:b", "m")).status == 404
     assert place.state(other, "token:b") == "queued"
 
 
@@ -500,7 +600,7 @@ def test_a_state_that_does_not_open_is_told_and_kept_for_its_time(
     jobs = place.restart()
     assert f"job {lost} is lost" in capsys.readouterr().err
     assert [name for name, facts in jobs.events if facts["id"] == lost] == ["job.unreadable"]
-    assert refusal(lambda: jobs.find(lost, "token:a")).status == 404
+    assert refusal(lambda: jobs.find(lost, "token:a", "m")).status == 404
     assert place.state(other) == "queued"
     assert place.file(lost, "request").exists()
     for path in place.folder.glob(f"{lost}.*"):
@@ -513,10 +613,10 @@ def test_a_state_that_does_not_open_is_told_and_kept_for_its_time(
 def test_an_answer_that_was_changed_fails_its_job(place: Place) -> None:
     identifier = place.accept()
     place.run()
-    job = place.jobs.spoil(identifier, "token:a")
+    job = place.jobs.spoil(identifier, "token:a", "m")
     assert (job.state, job.status) == ("failed", 500)
     assert not place.file(identifier, "answer").exists()
-    assert place.restart().find(identifier, "token:a") == job
+    assert place.restart().find(identifier, "token:a", "m") == job
 
 
 def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
@@ -525,7 +625,9 @@ def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
     async def ask(kind: int, payload: bytes) -> bytes:
         assert kind == channel.JOB_REQUEST
         question = orjson.loads(payload)
-        job = getattr(place.jobs, question["do"])(question["id"], question["owner"])
+        job = getattr(place.jobs, question["do"])(
+            question["id"], question["owner"], question["model"]
+        )
         told = {
             "status": 200, "job": place.jobs.document(job), "answered": job.status,
             "size": job.answer_bytes,
@@ -533,6 +635,12 @@ def asker(place: Place) -> Callable[[int, bytes], Awaitable[bytes]]:
         return orjson.dumps(told)
 
     return ask
+
+
+def order_of(identifier: str) -> bytes:
+    """What a worker is told that is to run a job."""
+    order = {"id": identifier, "owner": "token:a", "model": "m", "size": len(SECRET)}
+    return orjson.dumps(order)
 
 
 def asked_for(place: Place, identifier: str, bodies: Memory, tell: Any = None) -> tuple[Any, Any]:
@@ -543,8 +651,8 @@ def asked_for(place: Place, identifier: str, bodies: Memory, tell: Any = None) -
         not_inferred=lambda *_: None, infer=lambda _: Answer(200, bytes(1_000)),
     )  # fmt: skip
     runs = JobRuns(
-        cast("Any", service), place.bodies, ask=asker(place), tell=tell or (lambda *_: None),
-        counted=lambda: None,
+        cast("Any", service), place.bodies, further={}, ask=asker(place),
+        tell=tell or (lambda *_: None), counted=lambda: None,
     )  # fmt: skip
     url = f"/v2/models/m/jobs/{identifier}/result".encode()
     exchange = Exchange(
@@ -629,8 +737,7 @@ def test_what_a_run_holds_is_bounded(
     service.infer = lambda _: seen.append(memory.held) or Answer(200, bytes(1_000))
 
     async def run() -> None:
-        order = {"id": identifier, "owner": "token:a", "size": len(SECRET)}
-        runs.start(orjson.dumps(order))
+        runs.start(order_of(identifier))
         await until(lambda: told)
 
     asyncio.run(run())
@@ -659,7 +766,7 @@ def test_a_request_that_a_runtime_beside_never_answers_waits_behind_the_others(
         told: list[bytes] = []
         runs, _ = asked_for(place, first, Memory(100), lambda _, payload: told.append(payload))
         runs._service.infer = infer
-        runs.start(orjson.dumps({"id": first, "owner": "token:a", "size": len(SECRET)}))
+        runs.start(order_of(first))
         await until(lambda: told)
         queue.ended(worker, told[0])
         await until(lambda: len(worker.told) == 2)
@@ -684,7 +791,7 @@ def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
             place, first, Memory(100), lambda _, payload: told.append(payload)
         )  # fmt: skip
         ring.rename(ring.with_name("away"))
-        runs.start(orjson.dumps({"id": first, "owner": "token:a", "size": len(SECRET)}))
+        runs.start(order_of(first))
         await until(lambda: told)
         ring.with_name("away").rename(ring)
         queue.ended(worker, told[0])
@@ -692,25 +799,24 @@ def test_a_request_that_cannot_be_read_now_waits_behind_the_others(
 
     with_queue(place, [worker], use)
     assert worker.told == [first, second]
-    job = place.jobs.find(first, "token:a")
+    job = place.jobs.find(first, "token:a", "m")
     assert (job.state, job.tries) == ("queued", 0)
 
 
 def test_another_model_does_not_answer_what_the_one_before_was_asked(place: Place) -> None:
-    """Where the service's settings name another one, it keeps the folder."""
     identifier = place.accept()
     told: list[bytes] = []
     runs, _ = asked_for(place, identifier, Memory(100), lambda _, payload: told.append(payload))
     runs._service.model.name = "other"
 
     async def run() -> None:
-        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        runs.start(order_of(identifier))
         await until(lambda: told)
 
     asyncio.run(run())
     outcome = orjson.loads(told[0])
     assert (outcome["outcome"], outcome["status"]) == ("failed", 404)
-    assert outcome["error"] == "model 'm' isn't served any more; served is 'other'"
+    assert outcome["error"] == "model 'm' isn't served any more"
 
 
 @pytest.mark.parametrize("model", ["m", "versions"])
@@ -726,7 +832,9 @@ def test_only_a_path_with_a_version_asks_for_one(place: Place, model: str) -> No
         schema=SimpleNamespace(read=lambda *_: None),
         model=SimpleNamespace(name=model, version="1"),
     )
-    runs = JobRuns(cast("Any", service), place.bodies, ask=ask, tell=lambda *_: None, counted=int)
+    runs = JobRuns(cast("Any", service), place.bodies, further={}, ask=ask,
+        tell=lambda *_: None, counted=int,
+    )  # fmt: skip
     for path in ("jobs", "jobs?as=/versions/1/", "versions/1/jobs"):
         url = f"/v2/models/{model}/{path}".encode()
         exchange = Exchange(
@@ -740,7 +848,7 @@ def test_only_a_path_with_a_version_asks_for_one(place: Place, model: str) -> No
 
 def test_what_is_waiting_is_not_spoilt_by_asking(place: Place) -> None:
     identifier = place.accept()
-    assert place.jobs.spoil(identifier, "token:a").state == "queued"
+    assert place.jobs.spoil(identifier, "token:a", "m").state == "queued"
 
 
 # -- lost workers, restarts ----------------------------------------------------------------------
@@ -760,28 +868,28 @@ def test_a_restart_keeps_jobs_and_their_order(place: Place) -> None:
 
 def test_a_job_that_kills_its_worker_three_times_has_failed(place: Place) -> None:
     poison, other = place.accept(), place.accept()
-    assert place.jobs.take(WORKER, "1") == place.jobs.find(poison, "token:a")
+    assert place.jobs.take(WORKER, {"m": "1"}) == place.jobs.find(poison, "token:a", "m")
     place.jobs.lost(WORKER, asked=False)
     # It waits behind the others.
     assert place.run() == other
-    assert place.jobs.take(OTHER, "1")
+    assert place.jobs.take(OTHER, {"m": "1"})
     # The whole server dies of it: that counts too.
     place.restart()
-    assert place.jobs.take(OTHER, "1")
+    assert place.jobs.take(OTHER, {"m": "1"})
     place.jobs.lost(OTHER, asked=False)
-    job = place.jobs.find(poison, "token:a")
+    job = place.jobs.find(poison, "token:a", "m")
     assert (job.state, job.status, job.tries) == ("failed", 500, 3)
     assert "3 times" in str(job.error)
     assert place.names() == {path.name for path in [
         place.file(poison, "state"), place.file(other, "state"), place.file(other, "answer")
     ]}  # fmt: skip
-    assert place.jobs.take(OTHER, "1") is None
+    assert place.jobs.take(OTHER, {"m": "1"}) is None
 
 
 def test_a_server_that_always_dies_fails_a_job(place: Place) -> None:
     identifier = place.accept()
     for _ in range(3):
-        assert place.jobs.take(WORKER, "1")
+        assert place.jobs.take(WORKER, {"m": "1"})
         place.restart()
     assert place.state(identifier) == "failed"
 
@@ -789,9 +897,9 @@ def test_a_server_that_always_dies_fails_a_job(place: Place) -> None:
 def test_a_worker_that_is_asked_to_leave_has_not_died_of_its_job(place: Place) -> None:
     first, _ = place.accept(), place.accept()
     for _ in range(10):
-        assert place.jobs.take(WORKER, "1")
+        assert place.jobs.take(WORKER, {"m": "1"})
         place.jobs.lost(WORKER, asked=True)
-    job = place.jobs.take(WORKER, "1")
+    job = place.jobs.take(WORKER, {"m": "1"})
     assert job is not None
     assert (job.id, job.tries) == (first, 1)
 
@@ -802,7 +910,7 @@ def test_what_nobody_waits_for_ends_nothing(place: Place) -> None:
     place.jobs.failed(WORKER, 500, "no")
     place.jobs.give_back(WORKER)
     place.jobs.lost(WORKER, asked=False)
-    assert place.jobs.numbers()["queued"] == 0
+    assert place.numbers()["queued"] == 0
 
 
 def test_bodies_without_a_state_go_at_the_start(place: Place) -> None:
@@ -842,10 +950,10 @@ def test_a_leftover_that_cannot_be_removed_is_told_and_stops_no_server(
 def test_a_certain_version_or_none(place: Place) -> None:
     pinned = place.accept(version="1")
     free = place.accept()
-    job = place.jobs.take(WORKER, "2")
+    job = place.jobs.take(WORKER, {"m": "2"})
     assert job is not None
     assert job.id == free
-    failed = place.jobs.find(pinned, "token:a")
+    failed = place.jobs.find(pinned, "token:a", "m")
     assert (failed.state, failed.status) == ("failed", 404)
     assert "version 1 of the model isn't served any more" in str(failed.error)
 
@@ -863,14 +971,14 @@ def test_a_rotation_of_keys_keeps_jobs(place: Place) -> None:
 
 def test_removal_while_it_runs_leaves_nothing(place: Place) -> None:
     identifier = place.accept()
-    assert place.jobs.take(WORKER, "1")
-    place.jobs.remove(identifier, "token:a")
+    assert place.jobs.take(WORKER, {"m": "1"})
+    place.jobs.remove(identifier, "token:a", "m")
     assert place.names() == set()
     # The worker doesn't know, and writes its answer.
     place.bodies.write_answer(identifier, {}, b"late")
     place.jobs.done(WORKER, 4)
     assert place.names() == set()
-    assert refusal(lambda: place.jobs.remove(identifier, "token:a")).status == 404
+    assert refusal(lambda: place.jobs.remove(identifier, "token:a", "m")).status == 404
     place.accept()
     assert place.run()
 
@@ -885,8 +993,8 @@ def test_a_job_whose_caller_was_not_told_of_it_is_removed_and_recorded(place: Pl
 def test_what_is_sent_and_removed_while_no_worker_is_free_leaves_nothing(place: Place) -> None:
     other = place.accept()
     for _ in range(3):
-        place.jobs.remove(place.accept(), "token:a")
-    assert list(place.jobs._waiting) == [other]  # pyright: ignore[reportPrivateUsage]
+        place.jobs.remove(place.accept(), "token:a", "m")
+    assert list(place.jobs._waiting["m"]) == [other]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_contents_are_overwritten_before_they_go(
@@ -895,7 +1003,7 @@ def test_contents_are_overwritten_before_they_go(
     identifier = place.accept()
     shredded: list[str] = []
     monkeypatch.setattr(kept, "shred", lambda path: shredded.append(path.name))
-    place.jobs.remove(identifier, "token:a")
+    place.jobs.remove(identifier, "token:a", "m")
     assert shredded == [
         place.file(identifier, part).name for part in ("state", "request", "answer")
     ]
@@ -910,22 +1018,23 @@ def test_answers_expire_after_their_time_and_not_before(place: Place) -> None:
     assert place.state(identifier) == "done"
     place.clock.now += 1
     # Also where nobody has looked through all of them yet.
-    assert refusal(lambda: place.jobs.find(identifier, "token:a")).status == 404
+    assert refusal(lambda: place.jobs.find(identifier, "token:a", "m")).status == 404
     assert place.names() == set()
-    assert place.jobs.events[-1] == ("job.expired", {"id": identifier, "owner": "token:a"})
+    told = {"id": identifier, "owner": "token:a", "model": "m"}
+    assert place.jobs.events[-1] == ("job.expired", told)
 
 
 def test_requests_that_were_never_run_expire_too(place: Place) -> None:
     place.accept()
     place.clock.now += 24 * HOUR
-    assert place.jobs.take(WORKER, "1") is None
+    assert place.jobs.take(WORKER, {"m": "1"}) is None
     place.jobs.expire()
     assert place.names() == set()
 
 
 def test_what_runs_does_not_expire(place: Place) -> None:
     identifier = place.accept()
-    assert place.jobs.take(WORKER, "1")
+    assert place.jobs.take(WORKER, {"m": "1"})
     place.clock.now += 1_000 * HOUR
     place.jobs.expire()
     place.bodies.write_answer(identifier, {}, b"{}")
@@ -975,7 +1084,7 @@ def test_nothing_is_removed_in_the_middle_of_a_rotation(
     with ThreadPoolExecutor(1) as pool:
         rotation = pool.submit(rotate, place.keyring, [place.folder])
         read.wait(60)
-        place.jobs.remove(identifier, "token:a")
+        place.jobs.remove(identifier, "token:a", "m")
         removed.set()
         rotation.result()
     assert place.names() == set()
@@ -984,7 +1093,7 @@ def test_nothing_is_removed_in_the_middle_of_a_rotation(
 def test_removal_needs_no_key(place: Place) -> None:
     identifier = place.accept()
     place.keyring.path.rename(place.keyring.path.with_name("away"))
-    place.jobs.remove(identifier, "token:a")
+    place.jobs.remove(identifier, "token:a", "m")
     assert place.names() == set()
 
 
@@ -1001,20 +1110,18 @@ def test_clearing_leaves_what_others_have_put_there(place: Place) -> None:
 
 
 def test_numbers(place: Place) -> None:
-    assert place.jobs.numbers() == {
-        "queued": 0, "running": 0, "done": 0, "failed": 0, "bytes": 0, "oldest": 0
-    }  # fmt: skip
+    assert place.jobs.numbers() == {}
     for _ in range(3):
         place.accept(body=b"12345")
         place.clock.now += 10
     place.run(b"123")
-    place.jobs.take(WORKER, "1")
-    found = place.jobs.numbers()
+    place.jobs.take(WORKER, {"m": "1"})
+    found = place.numbers()
     assert found == {
         "queued": 1, "running": 1, "done": 1, "failed": 0, "oldest": 10,
         "bytes": 3 * kept.OVERHEAD_BYTES + 2 * 5 + 3,
     }  # fmt: skip
-    assert place.jobs.finished == {"done": 1, "failed": 0}
+    assert place.jobs.finished == {"m": {"done": 1, "failed": 0}}
 
 
 # -- the master's queue --------------------------------------------------------------------------
@@ -1023,11 +1130,10 @@ def test_numbers(place: Place) -> None:
 class Worker:
     """What the queue needs of a worker; keeps what it is told."""
 
-    version = 1
-
     def __init__(self, pid: int, state: str = "serving") -> None:
         self.pid = pid
         self.state = state
+        self.versions = {"m": "1"}
         self.told: list[str] = []
         self.stopped: list[str] = []
         self.answers: list[dict[str, Any]] = []
@@ -1058,7 +1164,7 @@ def with_queue(
 
     async def run() -> None:
         queue = JobQueue(
-            place.jobs, model="m", event=lambda name, **_: told.append(name),
+            place.jobs, models=("m",), event=lambda name, **_: told.append(name),
             workers=lambda: workers,
         )  # fmt: skip
         try:
@@ -1097,9 +1203,9 @@ def test_a_worker_that_is_told_to_leave_gets_no_job_any_more(
     leaving, other = Worker(WORKER), Worker(OTHER, "starting")
     real = place.jobs.take
 
-    def slow(pid: int, version: str) -> Job | None:
+    def slow(pid: int, served: Mapping[str, str]) -> Job | None:
         leaving.state, other.state = "draining", "serving"
-        return real(pid, version)
+        return real(pid, served)
 
     monkeypatch.setattr(place.jobs, "take", slow)
 
@@ -1109,7 +1215,7 @@ def test_a_worker_that_is_told_to_leave_gets_no_job_any_more(
 
     with_queue(place, [leaving, other], use)
     assert (leaving.told, other.told) == ([], [identifier])
-    assert place.jobs.find(identifier, "token:a").tries == 1
+    assert place.jobs.find(identifier, "token:a", "m").tries == 1
 
 
 def test_a_fault_frees_the_worker(
@@ -1119,11 +1225,11 @@ def test_a_fault_frees_the_worker(
     worker = Worker(WORKER)
     real, calls = place.jobs.take, []
 
-    def broken(pid: int, version: str) -> Job | None:
+    def broken(pid: int, served: Mapping[str, str]) -> Job | None:
         calls.append(pid)
         if len(calls) == 1:
             raise RuntimeError("a fault")
-        return real(pid, version)
+        return real(pid, served)
 
     monkeypatch.setattr(place.jobs, "take", broken)
 
@@ -1152,7 +1258,7 @@ def test_questions_to_the_queue_are_answered_or_refused(place: Place) -> None:
 
     async def use(queue: JobQueue) -> None:
         for owner in ("token:a", "token:b"):
-            question = {"do": "find", "id": identifier, "owner": owner}
+            question = {"do": "find", "id": identifier, "owner": owner, "model": "m"}
             queue.asked(worker, bytes(8) + orjson.dumps(question))
         await until(lambda: len(worker.answers) == 2)
 
@@ -1167,7 +1273,7 @@ def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
 ) -> None:
     waiting, late = [new_id() for _ in range(8)], new_id()
     for each in waiting:
-        place.jobs.reserve(WORKER, each, "token:a", version=None, size=1)
+        place.jobs.reserve(WORKER, each, "token:a", **OF_M, size=1)
         place.bodies.write_request(each, {}, b"x")
     broken = waiting.pop()
     asking = Worker(WORKER)
@@ -1187,7 +1293,7 @@ def test_a_burst_is_answered_together_and_its_states_are_written_side_by_side(
         queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
         for each in (*waiting, broken):
             queue.asked(asking, bytes(8) + orjson.dumps({"do": "queue", "id": each}))
-        asked = {"do": "reserve", "id": late, "owner": "token:b", "version": None, "size": 1}
+        asked = {"do": "reserve", "id": late, "owner": "token:b", "size": 1, **OF_M}
         queue.asked(asking, bytes(8) + orjson.dumps(asked))
         busy.set()
         await until(lambda: len(asking.answers) == len(waiting) + 2)
@@ -1211,7 +1317,7 @@ def test_who_sends_again_while_the_first_try_is_dropped_gets_no_job_that_is_abou
     async def use(queue: JobQueue) -> None:
         queue._submit(lambda: busy.wait(60))  # pyright: ignore[reportPrivateUsage]
         asked = {
-            "do": "reserve", "id": again, "owner": "token:a", "version": None, "size": 1,
+            "do": "reserve", "id": again, "owner": "token:a", "size": 1, **OF_M,
             "key": "a key", "digest": "of both",
         }  # fmt: skip
         for question in ({"do": "drop", "id": first}, asked):
@@ -1224,7 +1330,7 @@ def test_who_sends_again_while_the_first_try_is_dropped_gets_no_job_that_is_abou
     with_queue(place, [], use)
     assert asking.answers[:2] == [{"status": 200}] * 2
     assert asking.answers[2]["job"]["id"] == again
-    assert refusal(lambda: place.jobs.find(first, "token:a")).status == 404
+    assert refusal(lambda: place.jobs.find(first, "token:a", "m")).status == 404
 
 
 def test_who_runs_a_job_that_is_removed_is_told_to_stop(place: Place) -> None:
@@ -1234,7 +1340,7 @@ def test_who_runs_a_job_that_is_removed_is_told_to_stop(place: Place) -> None:
 
     async def use(queue: JobQueue) -> None:
         def remove(identifier: str) -> None:
-            question = {"do": "remove", "id": identifier, "owner": "token:a"}
+            question = {"do": "remove", "id": identifier, "owner": "token:a", "model": "m"}
             queue.asked(two, bytes(8) + orjson.dumps(question))
 
         queue.dispatch()
@@ -1279,7 +1385,7 @@ def test_a_run_that_is_told_to_stop_leaves_no_answer(
 
     async def run() -> None:
         runs.stop(identifier.encode())
-        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        runs.start(order_of(identifier))
         if when == "waits":
             runs.stop(identifier.encode())
         await until(lambda: told)
@@ -1303,7 +1409,7 @@ def test_a_call_to_a_runtime_beside_is_given_up(place: Place) -> None:
     runs._service.infer = lambda _: never()
 
     async def run() -> None:
-        runs.start(orjson.dumps({"id": identifier, "owner": "token:a", "size": len(SECRET)}))
+        runs.start(order_of(identifier))
         await until(lambda: told)
 
     asyncio.run(run())
@@ -1318,16 +1424,16 @@ def test_a_fault_in_one_question_leaves_the_others(
     identifier = place.accept()
     real = place.jobs.find
 
-    def broken(asked: str, owner: str) -> Job:
+    def broken(asked: str, owner: str, model: str) -> Job:
         if owner == "token:b":
             raise RuntimeError("a fault")
-        return real(asked, owner)
+        return real(asked, owner, model)
 
     monkeypatch.setattr(place.jobs, "find", broken)
 
     async def use(queue: JobQueue) -> None:
         for owner in ("token:b", "token:a"):
-            question = {"do": "find", "id": identifier, "owner": owner}
+            question = {"do": "find", "id": identifier, "owner": owner, "model": "m"}
             queue.asked(worker, bytes(8) + orjson.dumps(question))
         await until(lambda: len(worker.answers) == 2)
 
@@ -1350,7 +1456,9 @@ def test_a_worker_takes_so_many_requests_at_a_time_and_no_more(
     service = SimpleNamespace(
         schema=SimpleNamespace(read=lambda *_: None), model=SimpleNamespace(name="m", version="1")
     )
-    runs = JobRuns(cast("Any", service), place.bodies, ask=ask, tell=lambda *_: None, counted=int)
+    runs = JobRuns(cast("Any", service), place.bodies, further={}, ask=ask,
+        tell=lambda *_: None, counted=int,
+    )  # fmt: skip
 
     def post() -> Awaitable[Any]:
         url = b"/v2/models/m/jobs"
@@ -1388,6 +1496,7 @@ def test_a_master_that_does_not_answer_is_worth_asking_again(
 # -- the state's parser --------------------------------------------------------------------------
 
 IDENTIFIER = "0123456789abcdef" * 2
+KEYS = [*asdict(Job(id="", owner="", model="", created=0, request_bytes=0))]
 texts = some.text(max_size=40)
 whole = some.integers(0, 2**53 - 1)
 moments = some.floats(0, 2**35)
@@ -1398,7 +1507,7 @@ def states(draw: some.DrawFn) -> Job:
     state = draw(some.sampled_from(kept.STATES))
     ended = state in ("done", "failed")
     return Job(
-        id=IDENTIFIER, owner=draw(texts), state=state, created=draw(moments),
+        id=IDENTIFIER, owner=draw(texts), model=draw(texts), state=state, created=draw(moments),
         finished=draw(moments) if ended else None, tries=draw(whole),
         version=draw(some.none() | texts), request_bytes=draw(whole), answer_bytes=draw(whole),
         status=draw(some.integers(200, 599)), error=draw(texts) if state == "failed" else None,
@@ -1424,8 +1533,7 @@ values = some.recursive(
 )
 
 
-@given(states(), some.sampled_from([*asdict(Job(id="", owner="", created=0, request_bytes=0))]),
-       values)  # fmt: skip
+@given(states(), some.sampled_from(KEYS), values)
 def test_a_wrong_value_is_refused_or_a_right_one(job: Job, key: str, value: Any) -> None:
     """Whatever is read has the types and the relations that the rest relies upon."""
     document = asdict(job) | {key: value}
@@ -1442,9 +1550,9 @@ def test_a_wrong_value_is_refused_or_a_right_one(job: Job, key: str, value: Any)
     assert cast("float", read.created) < 2**36
 
 
-@pytest.mark.parametrize("key", [*asdict(Job(id="", owner="", created=0, request_bytes=0))])
+@pytest.mark.parametrize("key", KEYS)
 def test_each_key_has_to_be_there(key: str) -> None:
-    document = asdict(Job(id=IDENTIFIER, owner="a", created=1.0, request_bytes=1))
+    document = asdict(Job(id=IDENTIFIER, owner="a", model="m", created=1.0, request_bytes=1))
     del document[key]
     with pytest.raises(IntegrityError):
         parse(orjson.dumps(document), IDENTIFIER)

@@ -209,7 +209,10 @@ def test_promotions_and_rollbacks(store: Store, keyring: KeyRing, fields: Fields
     document = json.loads((store.root / "digits" / "aliases.json").read_text())
     assert document["production"]["version"] == 2
     assert document["production"]["history"] == [1, 3]
-    moved = store.rollback("digits")
+    with pytest.raises(WorkloadError, match="stands for version 2 by now, and not for version 3"):
+        store.rollback("digits", expected=3)
+    assert store.resolve("digits") == 2
+    moved = store.rollback("digits", expected=2)
     assert (moved.version, moved.previous) == (3, 2)
     assert store.rollback("digits").version == 1
     with pytest.raises(WorkloadError, match="no earlier one to go back to"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_of
-from falaj.workloads.inference.jobs.store import STATES, Job, Jobs
+from falaj.workloads.inference.jobs.store import DONE, FAILED, STATES, Job, Jobs
 from falaj.workloads.inference.process import channel
 
 TICK_SECONDS = 1.0
@@ -29,8 +29,12 @@ class Runner(Protocol):
     """A worker, as its jobs know it."""
 
     pid: int
-    version: int
     state: str
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """That it has of each model that can be asked."""
+        ...
 
     def answer(self, number: bytes, payload: bytes) -> None:
         """Answer a question of this number."""
@@ -57,7 +61,7 @@ class JobQueue:
 
     Args:
         jobs: opened; from here on its thread's alone.
-        model: its name, for metrics.
+        models: whose jobs are taken, the first one first.
         event: writes a record of the audit log.
         workers: those that serve now.
     """
@@ -66,12 +70,12 @@ class JobQueue:
         self,
         jobs: Jobs,
         *,
-        model: str,
+        models: Iterable[str],
         event: Callable[..., None],
         workers: Callable[[], Iterable[Runner]],
     ) -> None:
         self.jobs = jobs
-        self.model = model
+        self._models = tuple(models)
         self._event = event
         self._workers = workers
         self._thread = ThreadPoolExecutor(1, "jobs")
@@ -79,9 +83,14 @@ class JobQueue:
         self._busy: set[int] = set()
         # By pid, those that were given a job, also when they are about to leave with it.
         self._running: dict[int, Runner] = {}
-        self._numbers: dict[str, float] = {}
+        self._numbers: dict[str, dict[str, float]] = {}
         self._closed = False
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    def serve(self, models: Iterable[str]) -> None:
+        """Take jobs of these models alone from now on, and remove those of all others."""
+        self._models = names = tuple(models)
+        self._submit(lambda: self.jobs.serve(names))
 
     async def close(self) -> None:
         """End, once everything that was asked for is done."""
@@ -166,22 +175,24 @@ class JobQueue:
     def _answer(self, given: _Question) -> dict[str, Any]:
         worker, _, question = given
         jobs, identifier = self.jobs, str(question["id"])
-        owner = str(question.get("owner", ""))
+        owner, model = str(question.get("owner", "")), str(question.get("model", ""))
         job: Job | None = None
         try:
             match question["do"]:
                 case "reserve":
                     asked = {each: question.get(each) for each in ("version", "key", "digest")}
                     size = int(question["size"])
-                    job = jobs.reserve(worker.pid, identifier, owner, size=size, **asked)
+                    job = jobs.reserve(
+                        worker.pid, identifier, owner, model=model, size=size, **asked
+                    )
                 case "drop":
                     jobs.drop(identifier)
                 case "find":
-                    job = jobs.find(identifier, owner)
+                    job = jobs.find(identifier, owner, model)
                 case "remove":
-                    jobs.remove(identifier, owner)
+                    jobs.remove(identifier, owner, model)
                 case _:
-                    job = jobs.spoil(identifier, owner)
+                    job = jobs.spoil(identifier, owner, model)
         except RequestError as error:
             return self._told(error)
         except Exception:  # a fault in one question must not take the others' answers
@@ -241,12 +252,14 @@ class JobQueue:
                 # It was told to leave meanwhile, and begins nothing more.
                 self._submit(lambda: self.jobs.give_back(worker.pid), lambda _: self.dispatch())
                 return
-            order = {"id": job.id, "owner": job.owner, "size": job.request_bytes}
+            order = {
+                "id": job.id, "owner": job.owner, "model": job.model, "size": job.request_bytes
+            }  # fmt: skip
             self._running[worker.pid] = worker
             worker.tell(channel.JOB_RUN, orjson.dumps(order))
 
         self._submit(
-            lambda: self.jobs.take(worker.pid, str(worker.version)),
+            lambda: self.jobs.take(worker.pid, worker.versions),
             then,
             lambda: self._busy.discard(worker.pid),
         )
@@ -256,32 +269,39 @@ class JobQueue:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._submit(self._look, self._numbers.update)
+            self._submit(self._look, self._looked)
             self.dispatch()
 
-    def _look(self) -> dict[str, float]:
+    def _looked(self, numbers: dict[str, dict[str, float]]) -> None:
+        self._numbers = numbers
+
+    def _look(self) -> dict[str, dict[str, float]]:
         self.jobs.expire()
         return self.jobs.numbers()
 
     def metrics(self) -> Iterable[Metric]:
         """Yield the families of Prometheus."""
-        numbers = self._numbers
+        numbers = {name: self._numbers.get(name, {}) for name in self._models}
         states = GaugeMetricFamily(
             "falaj_jobs", "Jobs that are kept, by state.", labels=("model", "state")
         )
-        for state in STATES:
-            states.add_metric((self.model, state), numbers.get(state, 0))
+        for name, each in numbers.items():
+            for state in STATES:
+                states.add_metric((name, state), each.get(state, 0))
         yield states
-        for name, words, key in (
+        for family_name, words, key in (
             ("falaj_jobs_bytes", "Bytes that jobs take.", "bytes"),
             ("falaj_jobs_oldest_seconds", "Age of the job that waits longest.", "oldest"),
         ):
-            family = GaugeMetricFamily(name, words, labels=("model",))
-            family.add_metric((self.model,), numbers.get(key, 0))
+            family = GaugeMetricFamily(family_name, words, labels=("model",))
+            for name, each in numbers.items():
+                family.add_metric((name,), each.get(key, 0))
             yield family
         ended = CounterMetricFamily(
             "falaj_jobs_finished", "Jobs that came to their end.", labels=("model", "state")
         )
-        for state, count in self.jobs.finished.items():
-            ended.add_metric((self.model, state), count)
+        finished = self.jobs.finished
+        for name in self._models:
+            for state in (DONE, FAILED):
+                ended.add_metric((name, state), finished.get(name, {}).get(state, 0))
         yield ended

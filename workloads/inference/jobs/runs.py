@@ -13,7 +13,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import onnxruntime as ort
@@ -24,7 +24,15 @@ from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.connections.header_names import IDEMPOTENCY_KEY, MARK, REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
-from falaj.workloads.inference.jobs.store import DONE, FAILED, MAX_KEY_CHARACTERS, Bodies, new_id
+from falaj.workloads.inference.jobs.store import (
+    DONE,
+    FAILED,
+    MAX_KEY_CHARACTERS,
+    Bodies,
+    new_id,
+    served_no_more,
+)
+from falaj.workloads.inference.model_service import ModelService
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.protocol.routes import Router
@@ -47,8 +55,9 @@ class JobRuns:
     """Takes, tells of and runs the jobs that come to a worker.
 
     Args:
-        service: the worker's.
+        service: the worker's, of its first model.
         bodies: where requests and answers are kept.
+        further: of the further models that can be asked, by name.
         ask: sends the master a question and returns its answer.
         tell: sends the master a message.
         counted: sends it what is counted here.
@@ -59,12 +68,14 @@ class JobRuns:
         service: Service,
         bodies: Bodies,
         *,
+        further: Mapping[str, ModelService],
         ask: Callable[[int, bytes], Awaitable[bytes]],
         tell: Callable[[int, bytes], None],
         counted: Callable[[], None],
     ) -> None:
         self._service = service
         self._bodies = bodies
+        self._further = further
         self._ask = ask
         self._tell = tell
         self._counted = counted
@@ -88,9 +99,10 @@ class JobRuns:
         assert identity is not None  # noqa: S101 - and one with a scope has a caller
         # A certificate and a token that say the same name aren't one caller.
         owner = f"{identity.means}:{identity.subject}"
+        model = route.model or ""
         if route.name == routes.JOBS:
-            return await self._accept(exchange, owner)
-        asked = {"id": Router.job_of(exchange.url), "owner": owner}
+            return await self._accept(exchange, self._service_of(model), owner)
+        asked = {"id": Router.job_of(exchange.url), "owner": owner, "model": model}
         if exchange.method == b"DELETE":
             await self._asked("remove", **asked)
             return Answer(200, orjson.dumps({"id": asked["id"], "state": "removed"}))
@@ -101,6 +113,14 @@ class JobRuns:
             return Answer(200, orjson.dumps(found["job"]), headers=again)
         return await self._result(exchange, found, asked)
 
+    def _service_of(self, model: str) -> ModelService:
+        """Who runs a model. Raises RequestError: 404, it isn't served."""
+        if model == self._service.model.name:
+            return self._service
+        if model not in self._further:
+            raise served_no_more(model)
+        return self._further[model]
+
     async def _asked(self, what: str, **facts: Any) -> dict[str, Any]:
         answer = await self._ask(channel.JOB_REQUEST, orjson.dumps({"do": what, **facts}))
         found: dict[str, Any] = orjson.loads(answer)
@@ -110,7 +130,7 @@ class JobRuns:
             raise RequestError(found["status"], found["error"], headers=headers)
         return found
 
-    async def _accept(self, exchange: Exchange, owner: str) -> Answer:
+    async def _accept(self, exchange: Exchange, service: ModelService, owner: str) -> Answer:
         if self._being_kept >= MOST_BEING_KEPT:
             raise RequestError(
                 503, f"{self._being_kept} requests are being kept already; try again",
@@ -118,12 +138,11 @@ class JobRuns:
             )  # fmt: skip
         self._being_kept += 1
         try:
-            return await self._keep(exchange, owner)
+            return await self._keep(exchange, service, owner)
         finally:
             self._being_kept -= 1
 
-    async def _keep(self, exchange: Exchange, owner: str) -> Answer:
-        service = self._service
+    async def _keep(self, exchange: Exchange, service: ModelService, owner: str) -> Answer:
         body = bytes(exchange.content)
         key = _key_of(exchange)
         # What can't be run is refused now, not later.
@@ -133,7 +152,6 @@ class JobRuns:
         versioned = routes.path_of(exchange.url).startswith(base)
         identifier = new_id()
         header = {
-            "model": service.model.name,
             "header_length": exchange.header_length,
             "request_id": exchange.headers.get(REQUEST_ID, b"").decode("latin-1"),
         }
@@ -142,8 +160,8 @@ class JobRuns:
         digest = None if key is None else await asyncio.to_thread(_digest, about, body)
         try:
             found = await self._asked(
-                "reserve", id=identifier, owner=owner, size=len(body), version=version, key=key,
-                digest=digest,
+                "reserve", id=identifier, owner=owner, model=service.model.name, size=len(body),
+                version=version, key=key, digest=digest,
             )  # fmt: skip
             if "job" not in found:
                 await asyncio.to_thread(self._bodies.write_request, identifier, header, body)
@@ -225,7 +243,7 @@ class JobRuns:
 
     async def _run(self, order: dict[str, Any]) -> None:
         try:
-            outcome = await self._bounded(order["id"], order["owner"], order["size"])
+            outcome = await self._bounded(order)
         except (asyncio.CancelledError, _StoppedError):
             outcome = {"outcome": "stopped"}
         except Exception:  # a fault of ours must not leave the job running for ever
@@ -236,8 +254,9 @@ class JobRuns:
         self._tell(channel.JOB_ENDED, orjson.dumps(outcome))
         self.running = None
 
-    async def _bounded(self, identifier: str, owner: str, size: int) -> dict[str, Any]:
+    async def _bounded(self, order: dict[str, Any]) -> dict[str, Any]:
         """Run a job within what the worker may hold."""
+        size = order["size"]
         bodies, holder = self._service.bodies, Exchange()
         if size > bodies.limit:
             return _failed(413, f"the request has {size} bytes, and {bodies.limit} are allowed "
@@ -247,11 +266,15 @@ class JobRuns:
             return {"outcome": "again"}
         bodies.hold(holder, size)
         try:
-            return await self._outcome(identifier, owner)
+            return await self._outcome(order["id"], order["owner"], order["model"])
         finally:
             bodies.release(holder)
 
-    async def _outcome(self, identifier: str, owner: str) -> dict[str, Any]:
+    async def _outcome(self, identifier: str, owner: str, model: str) -> dict[str, Any]:
+        try:
+            service = self._service_of(model)
+        except RequestError as error:
+            return _failed(error.status, error.message)
         try:
             header, body = await asyncio.to_thread(self._bodies.read_request, identifier)
         except IntegrityError as error:
@@ -265,7 +288,7 @@ class JobRuns:
         self._go_on()
         started = time.perf_counter()
         try:
-            answer = await self._infer(header, body, owner, started)
+            answer = await self._infer(service, header, body, owner, started)
         except RequestError as error:
             self._go_on()
             # Its frames know the request, which would stay until somebody looks for garbage.
@@ -274,7 +297,7 @@ class JobRuns:
                 # Behind the others: it may be this request that a runtime beside fails on.
                 await asyncio.sleep(BUSY_SECONDS)
                 return {"outcome": "later"}
-            self._service.not_inferred(error.status, time.perf_counter() - started)
+            service.not_inferred(error.status, time.perf_counter() - started)
             return _failed(error.status, error.message)
         self._go_on()
         return await self._answered(identifier, answer)
@@ -302,12 +325,9 @@ class JobRuns:
         return {"outcome": "done", "size": size}
 
     async def _infer(
-        self, header: dict[str, Any], body: bytes, owner: str, started: float
-    ) -> Answer:
-        if header["model"] != (served := self._service.model.name):
-            raise RequestError(
-                404, f"model '{header['model']}' isn't served any more; served is '{served}'"
-            )
+        self, service: ModelService, header: dict[str, Any], body: bytes, owner: str,
+        started: float,
+    ) -> Answer:  # fmt: skip
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {MARK: b"1"}
         if header["request_id"]:
@@ -318,13 +338,16 @@ class JobRuns:
             identity=Identity(subject, frozenset(), means, math.inf),
             started=started, options=self._options,
         )  # fmt: skip
-        answer = self._service.infer(exchange)
+        answer = service.infer(exchange)
         return answer if isinstance(answer, Answer) else await answer
 
     async def _wait_for_quiet(self) -> None:
         until = time.perf_counter() + PATIENCE_SECONDS
-        waiting = self._service.runs
-        while waiting.waiting and not self._options.terminate and time.perf_counter() < until:
+        # All models run in the same threads.
+        every = [each.runs for each in (self._service, *self._further.values())]
+        while any(each.waiting for each in every):
+            if self._options.terminate or time.perf_counter() >= until:
+                return
             await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -24,7 +24,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -78,6 +78,7 @@ class Job:
     Attributes:
         id: its name.
         owner: who sent it; nobody else is told of it.
+        model: that was asked; below another one's name nobody is told of it.
         state: one of `STATES`.
         created: seconds since the epoch.
         finished: likewise; None before.
@@ -93,6 +94,7 @@ class Job:
 
     id: str
     owner: str
+    model: str
     state: str = QUEUED
     created: float
     finished: float | None = None
@@ -124,7 +126,7 @@ def parse(data: bytes, identifier: str) -> Job:
     except (orjson.JSONDecodeError, TypeError) as error:
         raise IntegrityError(f"the state of job {identifier} isn't what was written") from error
     optional = (job.version, job.error, job.key, job.digest)
-    texts = (job.owner, *(each for each in optional if each is not None))
+    texts = (job.owner, job.model, *(each for each in optional if each is not None))
     counts = (job.tries, job.request_bytes, job.answer_bytes, job.status)
     times = (job.created, *(() if job.finished is None else (job.finished,)))
     finished = job.state in (DONE, FAILED)
@@ -217,10 +219,16 @@ class Bodies:
 
 
 def no_such_job() -> RequestError:
-    """Return the 404 for what isn't there, is another caller's, or has expired: all the same."""
+    """Return the 404 for what isn't there, is another caller's or another model's, or has
+    expired: all the same."""
     return RequestError(
         404, "you have no such job: ids are as they were answered, and expire with the job"
     )
+
+
+def served_no_more(model: str) -> RequestError:
+    """Return the 404 of a job's model that the server had, and has no more."""
+    return RequestError(404, f"model '{model}' isn't served any more")
 
 
 def clear(folder: Path) -> None:
@@ -261,13 +269,17 @@ class Jobs:
         """What the audit log is to be told; whoever takes it empties it."""
         self.removed: list[tuple[int, str]] = []
         """Workers that run what was removed meanwhile, with its id; emptied likewise."""
-        self.finished: dict[str, int] = {DONE: 0, FAILED: 0}
-        """Jobs that came to their end since the start, by state."""
+        self.finished: dict[str, dict[str, int]] = {}
+        """Jobs that came to their end since the start, by model and state."""
         self._folder = folder
         self._keyring = keyring
         self._clock = clock
         self._jobs: dict[str, Job] = {}
-        self._waiting: deque[str] = deque()
+        # Of each model in the order in which they came, and which turn it had last.
+        self._waiting: dict[str, deque[str]] = {}
+        self._turns: dict[str, int] = {}
+        self._turn = 0
+        self._models: frozenset[str] | None = None
         # By worker: the jobs whose requests it is writing, and the one that it runs.
         self._reserved: dict[str, tuple[int, Job]] = {}
         self._running: dict[int, str] = {}
@@ -309,7 +321,23 @@ class Jobs:
             if identifier not in kept:
                 self._shred(_path(self._folder, identifier, part))
         waiting = [job for job in self._jobs.values() if job.state == QUEUED]
-        self._waiting.extend(job.id for job in sorted(waiting, key=lambda job: job.created))
+        for job in sorted(waiting, key=lambda job: job.created):
+            self._waits_of(job).append(job.id)
+
+    def _waits_of(self, job: Job) -> deque[str]:
+        return self._waiting.setdefault(job.model, deque())
+
+    def serve(self, models: Collection[str]) -> None:
+        """Keep jobs of these models alone from now on; those of all others are removed."""
+        self._models = frozenset(models)
+        for identifier, (_, job) in list(self._reserved.items()):
+            if job.model not in models:
+                self.drop(identifier)
+        for job in [job for job in self._jobs.values() if job.model not in models]:
+            self._end(job, "removed")
+        self.finished = {name: each for name, each in self.finished.items() if name in models}
+        self._turns = {name: each for name, each in self._turns.items() if name in models}
+        self._waiting = {name: each for name, each in self._waiting.items() if name in models}
 
     def _learn(self, identifier: str) -> None:
         try:
@@ -339,6 +367,7 @@ class Jobs:
         identifier: str,
         owner: str,
         *,
+        model: str,
         version: str | None,
         size: int,
         key: str | None = None,
@@ -350,6 +379,7 @@ class Jobs:
             worker: its number.
             identifier: a new id.
             owner: who asks.
+            model: that is asked.
             version: of the model, where a certain one is asked for.
             size: of the body, in bytes.
             key: by which the request is known again; None: by none.
@@ -359,18 +389,20 @@ class Jobs:
             The job that was made of the same request before; None: there is none.
 
         Raises:
-            RequestError: 409, the same request is being kept; 422, the key was another one's;
-                413, it is more than all may be; 429, the caller's jobs take their share; 503,
-                there is no room for it now.
+            RequestError: 404, the model isn't served any more; 409, the same request is being
+                kept; 422, the key was another one's; 413, it is more than all may be; 429, the
+                caller's jobs take their share; 503, there is no room for it now.
         """
         if (
             not _ID.fullmatch(identifier)
             or identifier in self._jobs.keys() | self._reserved.keys()
         ):
             raise RequestError(500, "the server made no new id")
+        if self._models is not None and model not in self._models:
+            raise served_no_more(model)
         job = Job(
-            id=identifier, owner=owner, created=self._clock(), version=version, request_bytes=size,
-            key=key, digest=digest,
+            id=identifier, owner=owner, model=model, created=self._clock(), version=version,
+            request_bytes=size, key=key, digest=digest,
         )  # fmt: skip
         if key is not None and (known := self._known(job)) is not None:
             return known
@@ -386,8 +418,10 @@ class Jobs:
 
     def _known(self, asked: Job) -> Job | None:
         """Return the job of the same key, if it is of the same request."""
-        mine = (asked.owner, asked.key)
-        job = next((each for each in self._all() if (each.owner, each.key) == mine), None)
+        mine = (asked.owner, asked.model, asked.key)
+        job = next(
+            (each for each in self._all() if (each.owner, each.model, each.key) == mine), None
+        )
         if job is None:
             return None
         if self._is_over(job):
@@ -437,8 +471,8 @@ class Jobs:
             self._warn(error)
             return _refused(503, "the server's disk has no room for a job")
         self._jobs[identifier] = job
-        self._waiting.append(identifier)
-        self._event("job.accepted", id=identifier, owner=job.owner)
+        self._waits_of(job).append(identifier)
+        self._event("job.accepted", **_told(job))
         return job
 
     def drop(self, identifier: str) -> None:
@@ -448,31 +482,31 @@ class Jobs:
         elif (job := self._jobs.get(identifier)) is not None:
             self._end(job, "removed")
 
-    def find(self, identifier: str, owner: str) -> Job:
-        """Return a caller's job.
+    def find(self, identifier: str, owner: str, model: str) -> Job:
+        """Return a caller's job of a model.
 
         Raises:
             RequestError: 404, the caller has no such job.
         """
         job = self._jobs.get(identifier)
-        if job is None or job.owner != owner:
+        if job is None or (job.owner, job.model) != (owner, model):
             raise no_such_job()
         if self._is_over(job):
             self._end(job, "expired")
             raise no_such_job()
         return job
 
-    def remove(self, identifier: str, owner: str) -> None:
+    def remove(self, identifier: str, owner: str, model: str) -> None:
         """Remove a caller's job; the run of one that runs is in `removed`.
 
         Raises:
             RequestError: as `find`.
         """
-        self._end(self.find(identifier, owner), "removed")
+        self._end(self.find(identifier, owner, model), "removed")
 
-    def spoil(self, identifier: str, owner: str) -> Job:
+    def spoil(self, identifier: str, owner: str, model: str) -> Job:
         """Note that the answer of a caller's job isn't what was written; errors as `find`."""
-        job = self.find(identifier, owner)
+        job = self.find(identifier, owner, model)
         if job.state != DONE:
             return job
         return self._fail(job, 500, "the kept answer was changed, cut short or lost: send the "
@@ -480,17 +514,32 @@ class Jobs:
 
     # -- workers ---------------------------------------------------------------------------
 
-    def take(self, worker: int, version: str) -> Job | None:
-        """Begin the oldest job that waits; None: there is none, or the disk is full.
+    def take(self, worker: int, served: Mapping[str, str]) -> Job | None:
+        """Begin the oldest job that waits of a model; models take turns.
+
+        Those of a model that the worker can't be asked for wait on.
 
         Args:
             worker: the number of the one that will run it.
-            version: of the model, that it serves.
+            served: the version of each model that it has.
+
+        Returns:
+            The job; None: there is none, or the disk is full.
         """
-        while self._waiting:
-            job = self._jobs.get(self._waiting[0])
+        asked = [each for each in self._waiting if each in served]
+        for model in sorted(asked, key=lambda each: self._turns.get(each, 0)):
+            if (job := self._begin(self._waiting[model], worker, served[model])) is not None:
+                self._turn += 1
+                self._turns[model] = self._turn
+                return job
+        return None
+
+    def _begin(self, waiting: deque[str], worker: int, version: str) -> Job | None:
+        """Begin the oldest job of a model's queue."""
+        while waiting:
+            job = self._jobs.get(waiting[0])
             if job is None or job.state != QUEUED:
-                self._waiting.popleft()
+                waiting.popleft()
                 continue
             if self._is_over(job):
                 self._end(job, "expired")
@@ -505,7 +554,7 @@ class Jobs:
             except WorkloadError as error:
                 self._warn(error)
                 return None
-            self._waiting.popleft()
+            waiting.popleft()
             self._jobs[job.id] = started
             self._running[worker] = job.id
             return started
@@ -534,7 +583,8 @@ class Jobs:
         job = self._ran(worker)
         if job is not None:
             self._note(replace(job, state=QUEUED, tries=job.tries - 1))
-            (self._waiting.append if behind else self._waiting.appendleft)(job.id)
+            waiting = self._waits_of(job)
+            (waiting.append if behind else waiting.appendleft)(job.id)
 
     def lost(self, worker: int, *, asked: bool) -> None:
         """Note the end of a worker.
@@ -553,7 +603,7 @@ class Jobs:
             self._died(job)
             if self._jobs[job.id].state == QUEUED:
                 # Behind the others: it may be what the worker died of.
-                self._waiting.append(job.id)
+                self._waits_of(job).append(job.id)
 
     def _died(self, job: Job) -> None:
         if job.tries >= MOST_TRIES:
@@ -607,10 +657,10 @@ class Jobs:
         del self._jobs[job.id]
         # Else those that are sent and removed while no worker is free would fill the memory.
         with contextlib.suppress(ValueError):
-            self._waiting.remove(job.id)
+            self._waits_of(job).remove(job.id)
         self.removed += [each for each in self._running.items() if each[1] == job.id]
         self._remove_files(job.id)
-        self._event(f"job.{how}", id=job.id, owner=job.owner)
+        self._event(f"job.{how}", **_told(job))
 
     # -- records ---------------------------------------------------------------------------
 
@@ -663,16 +713,20 @@ class Jobs:
         seconds = max(1, math.ceil(min(left, default=FULL_RETRY_SECONDS)))
         return _refused(status, why, min(seconds, FULL_RETRY_SECONDS))
 
-    def numbers(self) -> dict[str, float]:
-        """Return how many jobs are in each state, ``bytes``, and ``oldest``: the age in seconds
-        of the one that waits longest."""
-        found: dict[str, float] = dict.fromkeys(STATES, 0)
-        oldest = now = self._clock()
-        for job in self._jobs.values():
-            found[job.state] += 1
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """Return of each model that has any how many jobs are in each state, ``bytes``, and
+        ``oldest``: the age in seconds of the one that waits longest."""
+        found: dict[str, dict[str, float]] = {}
+        now = self._clock()
+        for job in self._all():
+            of = found.setdefault(job.model, dict.fromkeys((*STATES, "bytes", "oldest"), 0.0))
+            of["bytes"] += job.size
+            if job.id in self._reserved:
+                continue
+            of[job.state] += 1
             if job.state == QUEUED:
-                oldest = min(oldest, job.created)
-        return {**found, "bytes": sum(job.size for job in self._all()), "oldest": now - oldest}
+                of["oldest"] = max(of["oldest"], now - job.created)
+        return found
 
     def document(self, job: Job) -> dict[str, Any]:
         """Return what a caller is told of a job."""
@@ -698,9 +752,9 @@ class Jobs:
     def _finish(self, job: Job) -> None:
         if self._note(job):
             self._shred(_path(self._folder, job.id, _REQUEST))
-        self.finished[job.state] += 1
+        self.finished.setdefault(job.model, {DONE: 0, FAILED: 0})[job.state] += 1
         facts = {"reason": job.error} if job.error is not None else {}
-        self._event(f"job.{job.state}", id=job.id, owner=job.owner, **facts)
+        self._event(f"job.{job.state}", **_told(job), **facts)
 
     def _note(self, job: Job) -> bool:
         """Take a state over, and tell whether it is written; else a restart doesn't know it."""
@@ -736,6 +790,11 @@ class Jobs:
         if not self._told:
             self._told = True
             print(f"warning: jobs: {error}", file=sys.stderr, flush=True)
+
+
+def _told(job: Job) -> dict[str, str]:
+    """What the audit log is told of a job."""
+    return {"id": job.id, "owner": job.owner, "model": job.model}
 
 
 def _refused(status: int, why: str, seconds: int = FULL_RETRY_SECONDS) -> RequestError:

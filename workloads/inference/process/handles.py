@@ -65,6 +65,13 @@ class WorkerHandle:
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version of each model that it can be asked for."""
+        of_further = {name: each["version"] for name, each in self.further.items()}
+        every = of_further | {self.model: self.version}
+        return {name: str(version) for name, version in every.items() if version is not None}
+
     def facts(self) -> dict[str, Any]:
         """Return what `state.json` says of this worker."""
         return {

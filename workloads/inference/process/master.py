@@ -425,7 +425,7 @@ class Master:
             before = None
         await asyncio.to_thread(jobs.open)
         self._jobs = JobQueue(
-            jobs, model=self.settings.model, event=self._event,
+            jobs, models=wanted.all_models, event=self._event,
             workers=lambda: self._current.workers if self._current is not None else (),
         )  # fmt: skip
         self._jobs_of = (folder, wanted.keyring)
@@ -451,7 +451,7 @@ class Master:
         self.settings = generation.settings
         self._totals.model, self._totals.version = self.settings.model, generation.version
         if self._jobs is not None:
-            self._jobs.model = self.settings.model
+            self._jobs.serve(self.settings.all_models)
         self._port = int(generation.listener.getsockname()[1])
         self._status, self._refused, self._broken = "serving", None, None
         self._event(

@@ -379,9 +379,15 @@ class Worker:
         if configuration.jobs is not None:
             self._jobs = JobRuns(
                 self._service, Bodies(configuration.jobs_folder, keyring),
+                further={
+                    name: each
+                    for name, each in self._further.items()
+                    if isinstance(each, FurtherService)
+                },
                 ask=self._ask, tell=self._channel.send, counted=self._send_counters,
             )  # fmt: skip
-            self._service.jobs = self._jobs.answer
+            for each in (self._service, *self._further.values()):
+                each.jobs = self._jobs.answer
         if isinstance(self._service, ExperimentService) and configuration.experiment is not None:
             self._service.begin(
                 configuration.experiment,

@@ -81,7 +81,7 @@ OF_ANY = frozenset({SERVER, INDEX, STATISTICS})
 OF_FURTHER = frozenset(
     {
         MODEL, MODEL_READY, INFER, DRIFT, FEEDBACK, CONFIGURATION, STATISTICS, VERSION_STATISTICS,
-        OPENAPI,
+        OPENAPI, JOBS, JOB, JOB_RESULT,
     }
 )  # fmt: skip
 """Routes that a further model has; all others are of the first."""
@@ -144,6 +144,13 @@ class Router:
             if "{" not in path
             for slash in ("", "/")
         }
+        # A job is asked for below the name of the model that it is of.
+        self._of_jobs = {
+            path.encode(): route
+            for places in every
+            for path, route in places.items()
+            if route.name in (JOB, JOB_RESULT)
+        }
 
     def find(self, url: bytes) -> Route | None:
         """Return the route of a request target; its query string means nothing here."""
@@ -153,7 +160,7 @@ class Router:
             route = self._paths.get(path)
             found = _JOB.fullmatch(path) if route is None else None
             if found is not None and found["jobs"] in self._paths:
-                route = self._routes[JOB_RESULT if found["result"] else JOB]
+                route = self._of_jobs.get(found["jobs"] + b"/{id}" + (found["result"] or b""))
             elif route is None and _CARD.fullmatch(path):
                 route = self._routes[CARD]
         return route
@@ -240,8 +247,7 @@ class Router:
             return None
         return RequestError(
             404,
-            f"unknown path {path}; see /v2/models/{model}. Jobs, labels and drift are of the "
-            "server's first model alone",
+            f"unknown path {path}; what '{model}' answers is in /v2/models/{model}/openapi.json",
         )
 
     def _nearest(self, offered: Mapping[str, Route]) -> list[str]:
@@ -271,7 +277,8 @@ def places_of(model: str, version: str | None) -> dict[str, Route]:
             paths |= {
                 each: MODEL, f"{each}/ready": MODEL_READY, f"{each}/infer": INFER,
                 f"{each}/drift": DRIFT, f"{each}/feedback": FEEDBACK,
-                f"{each}/config": CONFIGURATION,
+                f"{each}/config": CONFIGURATION, f"{each}/jobs": JOBS,
+                f"{each}/jobs/{{id}}": JOB, f"{each}/jobs/{{id}}/result": JOB_RESULT,
             }  # fmt: skip
     return {path: routes[name] for path, name in paths.items()}
 
