@@ -150,6 +150,10 @@ DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
 """Of ``python -m falaj.workloads.training dataset``. A vocabulary of tokens has one for each byte
 at least."""
 
+PICTURES_IN_MEMORY = 50_000
+"""Pictures of a folder that are read into memory as a whole; those of a folder with more are
+streamed from shards."""
+
 FEATURES = {
     "within_days": Bound(0.001, 36_500, whole=False),
     "delay_hours": Bound(0, 87_600, whole=False, default=0),
