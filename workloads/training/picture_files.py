@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from falaj.workloads.errors import WorkloadError, some
+from falaj.workloads.errors import WorkloadError, printable, some
 from falaj.workloads.training import picture_folder
 from falaj.workloads.training.models import SMALLEST_SIDE
 
@@ -214,7 +214,7 @@ class Broken:
             WorkloadError: there are some; names the first.
         """
         if self._why:
-            named = [f"{name} ({self._why[name]})" for name in sorted(self._why)]
+            named = [f"{printable(name)} ({self._why[name]})" for name in sorted(self._why)]
             raise WorkloadError(
                 f"{len(named)} of {count} files of {folder} can't be read as pictures: "
                 f"{some(named, _SHOWN)}; remove them, or put whole ones in their place"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,7 @@ def classes(folder: Path) -> dict[str, list[str]]:
 
     Raises:
         WorkloadError: it can't be read, has no two classes, pictures outside of them, classes with
-            hardly a picture, or links.
+            hardly a picture or that can't be called so, or links.
     """
     with reading(folder):
         entries = sorted(
@@ -38,6 +39,12 @@ def classes(folder: Path) -> dict[str, list[str]]:
         raise WorkloadError(
             f"{folder} has pictures beside its folders ({_some(beside)}): put each into the "
             "folder of its class"
+        )
+    odd = [name for name in found if _is_odd(name)]
+    if odd:
+        raise WorkloadError(
+            f"{folder} has folders whose names aren't text in UTF-8, or have control characters "
+            f"({_some(odd)}): classes are called as their folders are, so rename them"
         )
     filled = [name for name, pictures in found.items() if pictures]
     if len(filled) < 2:
@@ -94,6 +101,10 @@ def _refuse_link(path: Path) -> None:
             f"{path} is a link to a folder, which isn't followed: put the folder itself there, "
             "or remove the link"
         )
+
+
+def _is_odd(name: str) -> bool:
+    return any(unicodedata.category(each) in {"Cc", "Cs"} for each in name)
 
 
 def _some(names: list[str]) -> str:

@@ -96,6 +96,18 @@ def a_pipe(folder: Path) -> None:
     os.mkfifo(folder / "circle" / "pipe.png")
 
 
+def no_text(folder: Path) -> None:
+    (folder / "cross").rename(os.fsdecode(os.fsencode(folder) + b"/cr\xffss"))
+
+
+def steering(folder: Path) -> None:
+    (folder / "cross").rename(folder / "cr\x1b[31moss")
+
+
+def steering_file(folder: Path) -> None:
+    (folder / "cross" / "\x1b[31m.png").write_bytes(b"x")
+
+
 def hardly_any(folder: Path) -> None:
     put(folder, "square/0.png", plain(1, 2, 3))
 
@@ -136,6 +148,9 @@ def another_format(folder: Path) -> None:
         (beside, r"pictures beside its folders \('whose.png'\): put each into the folder of its"),
         (hardly_any, "less than 2 pictures of 'square'"),
         (none_of_a_class, "less than 2 pictures of 'square': add some, or remove the class"),
+        (no_text, r"names aren't text in UTF-8, or have control characters \('cr\\udcffss'\)"),
+        (steering, r"have control characters \('cr\\x1b\[31moss'\): classes are called as"),
+        (steering_file, r"read as pictures: cross/\\x1b\[31m.png \(no picture\)"),
         (a_link, r"the picture \S+/circle/far.png is no file, but a link"),
         (a_pipe, r"the picture \S+/circle/pipe.png is no file, but a link, a folder or something"),
         (a_linked_class, r"/cross is a link to a folder, which isn't followed: put the folder"),
