@@ -635,7 +635,7 @@ class _Plan:
             if not block.rows:
                 continue
             inputs, labels = self._rows(block)
-            roles = random.random(len(labels))
+            roles = self._roles(inputs, random.random(len(labels)))
             out, judged = roles < self._shares.held, roles >= 1 - self._shares.sampled
             places.extend((before + np.flatnonzero(out)).tolist())
             before += len(labels)
@@ -652,6 +652,15 @@ class _Plan:
                 yield shard
         if waiting:
             yield _cut(pending, waiting)[0]
+
+    def _roles(
+        self, inputs: dict[str, NDArray[Any]], chance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What of a block's rows decides where they belong: of tables chance alone."""
+        if not self._survey.sides:
+            return chance
+        seed = self._wanted.seed
+        return np.asarray([drawn(seed, image.tobytes())[0] for image in inputs[IMAGE]])
 
     def _rows(self, block: Block) -> ShardRows:
         """The rows of a block that have a target, as shards have them."""
