@@ -252,8 +252,8 @@ class LocalSettings(Section):
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
     of a .txt or .md text that a language model learns, of a .jsonl file of conversations that it
     learns to answer in, of a folder with a folder of pictures for each class, or of a folder of
-    texts or of shards (.parquet, .arrow, .jsonl or .tar), which are streamed, from the project's
-    folder. A changed file is another dataset."""
+    texts or of shards (.parquet, .arrow, .jsonl or .tar), which are streamed, as many pictures
+    are, from the project's folder. A changed file is another dataset."""
     target: Annotated[Named | None, SameAs(DatasetArgs, "target")] = None
     features: FeaturesSettings | None = None
     """What was known of whom the rows of a table are about. Default: its own columns alone."""
