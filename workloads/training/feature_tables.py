@@ -26,7 +26,7 @@ from falaj.workloads.documents import TwiceError, is_dictionary, is_sequence, pa
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.files import write_atomic
 from falaj.workloads.training.moments import Moments, moments, texts_of
-from falaj.workloads.training.numerals import Mark
+from falaj.workloads.training.numerals import ARABIC_DIGITS, PERSIAN_DIGITS, Mark
 from falaj.workloads.training.tables import Column, decimal_mark, interpret, read_table
 
 # Arrow makes these functions at import time and ships no types.
@@ -41,6 +41,10 @@ _HOUR: Final = 3_600_000_000
 _NAME: Final = FORMS["features"]["table"]
 _ALLOWED: Final = " or ".join(ENDINGS["tables"])
 _KEYS: Final = ("source", "keys", "time", "columns", "withinDays", "delayHours")
+_WHOLE: Final = (r"^(-?(?:0|[1-9][0-9]*))\.0+$", r"\1")
+"""A whole number as programs write it that know fractions only, and what it is a key as."""
+_DECIMALS: Final = (r"^(-?[0-9]+\.[0-9]*[1-9])0+$", r"\1")
+_TRUTH: Final = _arrow.array(["true", "false"])
 _SNAKE: Final = {"withinDays": "within_days", "delayHours": "delay_hours"}
 
 Integers = NDArray[np.int64]
@@ -404,13 +408,26 @@ def _taken(own: _Side, table: FeatureTable) -> list[str]:
 
 
 def _texts_of(column: Any) -> Any:
-    """Values of a key as texts; null where one is missing. 17.0 is 17."""
+    """Values of a key as texts, each in one form; null where one is missing.
+
+    17.0 and 17 in Arabic digits are 17, truth values are in small letters, and letters that
+    Unicode can say in several ways are said in one (its normal form C).
+    """
     if pa.types.is_floating(column.type):
         column = _compute.if_else(_compute.is_nan(column), None, column)
         whole = _compute.cast(column, pa.int64(), safe=False)
-        same = _compute.all(_compute.equal(_compute.cast(whole, column.type), column)).as_py()
-        column = column if same is False else whole
-    return texts_of(column)
+        back = _compute.cast(whole, column.type, safe=False)
+        column = column if _compute.all(_compute.equal(back, column)).as_py() is False else whole
+    texts = _compute.utf8_normalize(texts_of(column), form="NFC")
+    for digits in (ARABIC_DIGITS, PERSIAN_DIGITS):
+        if _compute.any(_compute.match_substring_regex(texts, f"[{digits}]")).as_py():
+            for value, digit in enumerate(digits):
+                texts = _compute.replace_substring(texts, digit, str(value))
+    if pa.types.is_decimal(column.type):  # 2.50, as another file may have it as 2.5
+        texts = _compute.replace_substring_regex(texts, *_DECIMALS)
+    texts = _compute.replace_substring_regex(texts, *_WHOLE)
+    lower = _compute.utf8_lower(texts)
+    return _compute.if_else(_compute.is_in(lower, value_set=_TRUTH), lower, texts)
 
 
 def _codes(asking: _Side, own: _Side, keys: Sequence[str]) -> tuple[Integers, Integers]:
@@ -446,7 +463,8 @@ def _key(side: _Side, name: str) -> Any:
 
 
 def _shown(side: _Side, keys: Sequence[str], row: int) -> str:
-    return ", ".join(f"{name} {str(side.column(name)[row].as_py())!r}" for name in keys)
+    """The key of a row as it is compared."""
+    return ", ".join(f"{name} {_key(side, name)[row].as_py()!r}" for name in keys)
 
 
 def _check_one(own: _Side, codes: Integers, keys: Sequence[str]) -> None:
@@ -473,7 +491,14 @@ def _nothing_found(
             f"{shared:,} rows of {rows.path} have a key of {side.path}, and for none of them it "
             f"has a row that was known by then{most}: look at time, withinDays and delayHours"
         )
+    for each, of_it in (own, asking):
+        if not (of_it >= 0).any():
+            named = ", ".join(map(repr, table.keys))
+            return WorkloadError(f"no row of {each.path} has a key: {named} has no value in any")
+    one, other = (
+        _shown(each, table.keys, int(np.argmax(of_it >= 0))) for each, of_it in (own, asking)
+    )
     return WorkloadError(
-        f"no row of {side.path} has a key of {rows.path}: there is {_shown(side, table.keys, 0)} "
-        f"in the one and {_shown(rows, table.keys, 0)} in the other"
+        f"no row of {side.path} has a key of {rows.path}: there is {one} in the one and {other} "
+        "in the other; write keys alike in both"
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from falaj.workloads.training.dataset import Source, build
 from falaj.workloads.training.feature_tables import (
     Features,
     FeatureTable,
+    _texts_of,
     join,
     latest,
     parse,
@@ -218,6 +221,54 @@ def test_a_number_and_its_digits_are_one_key(tmp_path: Path, keys: list[Any]) ->
     (found,) = join(rows, Features(None, (table,)), Path("cases.csv"))
     assert found.columns["e.v"].to_pylist() == ["b", "a", None, None]
     assert (found.found, found.rows, found.age_days) == (2, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["17.0", "x"], ["17", "x"]),
+        (["-3.00", "x"], [-3, 4]),
+        (["\u0661\u0667", "x"], [17, 4]),
+        (["\u06f0\u06f0\u06f7", "x"], ["007", "x"]),
+        (["Caf\u00e9", "x"], ["Cafe\u0301", "x"]),
+        ([True, None], ["True", "x"]),
+        ([decimal.Decimal("17.00"), None], [17, 4]),
+        ([decimal.Decimal("2.50"), None], [2.5, 4.25]),
+        ([1e17, None], ["100000000000000000", "x"]),
+        ([-0.0, None], [0, 4]),
+    ],
+)
+def test_keys_that_are_written_otherwise_are_the_same(
+    tmp_path: Path, one: list[Any], other: list[Any]
+) -> None:
+    for rows, events in ((one, other), (other, one)):
+        pq.write_table(pa.table({"who": events, "v": ["a", "b"]}), tmp_path / "e.parquet")
+        table = FeatureTable("e", tmp_path / "e.parquet", ("who",))
+        (found,) = join(pa.table({"who": rows}), Features(None, (table,)), Path("cases.csv"))
+        assert found.columns["e.v"].to_pylist()[0] == "a"
+
+
+@given(st.text(max_size=6), st.text(max_size=6))
+def test_texts_are_the_same_key_only_where_people_would_say_so(one: str, other: str) -> None:
+    found = [_texts_of(pa.chunked_array([[each]]))[0].as_py() for each in (one, other)]
+    known = [_texts_of(pa.chunked_array([[each]]))[0].as_py() for each in found if each]
+    assert known == [each for each in found if each]
+    plain = [unicodedata.normalize("NFC", each).strip() for each in (one, other)]
+    if plain[0] != plain[1] and "".join(plain).isalpha() and None not in found:
+        assert found[0] != found[1] or plain[0].lower() == plain[1].lower()
+
+
+@pytest.mark.parametrize("keys", [["1.10", "1.1"], ["007", "7"], ["0x1", "1"], ["17.5", "17"]])
+def test_codes_of_products_stay_apart(tmp_path: Path, keys: list[str]) -> None:
+    pq.write_table(pa.table({"who": keys, "v": ["a", "b"]}), tmp_path / "e.parquet")
+    table = FeatureTable("e", tmp_path / "e.parquet", ("who",))
+    (found,) = join(pa.table({"who": keys}), Features(None, (table,)), Path("cases.csv"))
+    assert found.columns["e.v"].to_pylist() == ["a", "b"]
+
+
+def test_a_column_of_keys_without_a_value_is_told(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"no row of .*events.csv has a key: 'who' has no val"):
+        joined(tmp_path, "who\n1\n", "who,v\n,a\n,b\n", None)
 
 
 def test_keys_of_two_columns_are_apart_where_their_texts_run_together(tmp_path: Path) -> None:
