@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.bounds import ENDINGS, FEATURES, FORMS
 from falaj.workloads.documents import TwiceError, is_dictionary, is_sequence, parse_json
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.files import write_atomic
 from falaj.workloads.training.moments import Moments, moments, texts_of
 from falaj.workloads.training.numerals import ARABIC_DIGITS, PERSIAN_DIGITS, Mark
@@ -45,6 +45,7 @@ _WHOLE: Final = (r"^(-?(?:0|[1-9][0-9]*))\.0+$", r"\1")
 """A whole number as programs write it that know fractions only, and what it is a key as."""
 _DECIMALS: Final = (r"^(-?[0-9]+\.[0-9]*[1-9])0+$", r"\1")
 _TRUTH: Final = _arrow.array(["true", "false"])
+_SHOWN: Final = 10
 _SNAKE: Final = {"withinDays": "within_days", "delayHours": "delay_hours"}
 
 Integers = NDArray[np.int64]
@@ -248,8 +249,7 @@ def write_joined(
     Raises:
         WorkloadError: a file can't be read or written, or `join` refuses.
     """
-    if output.suffix.lower() not in ENDINGS["tables"]:
-        raise WorkloadError(f"--output: given {output}; allowed: a {_ALLOWED} file")
+    _check_output(output, source, features)
     rows = read_table(source, encoding)
     joined = join(rows, features, source)
     for each in joined:
@@ -258,10 +258,59 @@ def write_joined(
             if isinstance(column, Column) and column.kind == "numeric":
                 data = _arrow.array(column.values, from_pandas=True)  # noqa: PLW2901
             rows = rows.append_column(name, data)
-    buffer = io.BytesIO()
-    (_csv.write_csv if output.suffix.lower() == ".csv" else _parquet.write_table)(rows, buffer)
-    write_atomic(output, buffer.getvalue())
+    write_atomic(output, _written(rows, output))
     return [f"wrote {output}: {rows.num_rows:,} rows", *(each.note for each in joined)]
+
+
+def _check_output(output: Path, source: Path, features: Features) -> None:
+    """Refuse what couldn't be written, before files are read that may be large.
+
+    Raises:
+        WorkloadError: it is no table by its name, its folder isn't there, or it is what is read.
+    """
+    if output.suffix.lower() not in ENDINGS["tables"] or output.is_dir():
+        raise WorkloadError(f"--output: given {output}; allowed: a {_ALLOWED} file")
+    if not output.parent.is_dir():
+        raise WorkloadError(
+            f"--output: given {output}, but there is no folder {output.parent}: make it, or write "
+            "elsewhere"
+        )
+    for path in (source, *(each.source for each in features.tables)):
+        if output.exists() and path.exists() and output.samefile(path):
+            raise WorkloadError(
+                f"--output: given {output}, which is read here ({path}) and would be lost; "
+                "allowed is another file"
+            )
+
+
+def _written(rows: Any, output: Path) -> bytes:
+    """A table as its file has it.
+
+    Raises:
+        WorkloadError: the file's form has no room for values of a column.
+    """
+    write = _csv.write_csv if output.suffix.lower() == ".csv" else _parquet.write_table
+    buffer = io.BytesIO()
+    try:
+        write(rows, buffer)
+    except pa.ArrowException as error:
+        unfit = [
+            f"{name!r} ({rows.column(name).type})" for name in rows.column_names
+            if not _fits(rows.select([name]), write)
+        ]  # fmt: skip
+        raise WorkloadError(
+            f"{output}: a {output.suffix} file can't have the column {some(unfit, _SHOWN)}: "
+            f"{error}; leave it out, or write another kind of file ({_ALLOWED})"
+        ) from error
+    return buffer.getvalue()
+
+
+def _fits(rows: Any, write: Callable[[Any, io.BytesIO], object]) -> bool:
+    try:
+        write(rows, io.BytesIO())
+    except pa.ArrowException:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
         mark: what the file writes before decimals; a column that is clear overrules it.
 
     Raises:
-        WorkloadError: it holds infinite numbers, or numbers beyond 32-bit floats.
+        WorkloadError: it holds infinite numbers, or numbers beyond 32-bit floats, or times of a
+            zone that this machine doesn't know.
     """
     kind = data.type
     if pa.types.is_dictionary(kind):
@@ -123,11 +124,20 @@ def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _written(name, data, mark)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        days = _compute.cast(_compute.cast(data, pa.date32(), safe=False), pa.string())
-        return _text(name, days)
+        return _text(name, _compute.cast(_days(name, data), pa.string()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _numeric(name, _compute.cast(data, pa.float64(), safe=False))
     return Excluded(name, f"values of type {kind} are not supported: derive numbers or text first")
+
+
+def _days(name: str, data: Any) -> Any:
+    """Days of dates or times, as their zone has them."""
+    try:
+        return _compute.cast(data, pa.date32(), safe=False)
+    except pa.ArrowInvalid as error:
+        raise WorkloadError(
+            f"column {name!r} holds times whose days can't be told: {error}; write them in UTC"
+        ) from error
 
 
 def useless(column: Column) -> str | None:

@@ -41,6 +41,13 @@ def test_infinite_parquet_numbers_are_refused() -> None:
         _column([1.0, math.inf])
 
 
+def test_times_of_a_zone_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(
+        WorkloadError, match=r"'x' holds times .* Mars/Olympus .* write them in UTC"
+    ):
+        _column([1, 2], pa.timestamp("us", "Mars/Olympus"))
+
+
 @pytest.mark.parametrize("values", [["", ""], ["NA", "nan"], [None, None]])
 def test_columns_without_values_are_left_out(values: list[Any]) -> None:
     column = interpret("x", pa.chunked_array([pa.array(values, pa.string())]))

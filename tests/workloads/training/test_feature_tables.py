@@ -422,3 +422,58 @@ def test_what_can_not_be_written_leaves_nothing(
     assert command.main([*given, "--features", features(payments=table)]) == 2
     assert "error:" in capsys.readouterr().err
     assert not (shop / "no").exists()
+
+
+@pytest.mark.parametrize("output", ["cases.csv", "payments.csv", "link.csv", "down/../cases.csv"])
+def test_what_is_read_is_not_written_over(shop: Path, output: str) -> None:
+    found = source(shop).features
+    assert found is not None
+    (shop / "link.csv").symlink_to("payments.csv")
+    (shop / "down").mkdir()
+    before = {each.name: each.read_bytes() for each in shop.glob("*.csv")}
+    with pytest.raises(WorkloadError, match=r"which is read here .* and would be lost"):
+        write_joined(shop / "cases.csv", found, shop / output)
+    assert {each.name: each.read_bytes() for each in shop.glob("*.csv")} == before
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("no/x.csv", "there is no folder .*no: make it"),
+        ("cases.csv/x.csv", "there is no folder"),
+        ("down.csv", "down.csv; allowed: a .csv or .parquet file"),
+    ],
+)
+def test_a_place_that_is_none_is_told_before_files_are_read(
+    shop: Path, output: str, message: str
+) -> None:
+    found = source(shop).features
+    assert found is not None
+    (shop / "payments.csv").write_bytes(b"")
+    (shop / "cases.csv").write_bytes(b"")
+    (shop / "down.csv").mkdir()
+    with pytest.raises(WorkloadError, match=message):
+        write_joined(shop / "cases.csv", found, shop / output)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1], [2]],
+        [{"a": 1}, {"a": 2}],
+        [b"\xff", b"a"],
+        pa.array([1, 2], pa.timestamp("us", "Mars/Olympus")),
+    ],
+)
+@pytest.mark.parametrize("side", ["cases", "events"])
+def test_values_that_a_csv_can_not_have_are_refused(
+    tmp_path: Path, values: Any, side: str
+) -> None:
+    odd, plain = pa.table({"who": [1, 2], "v": values}), pa.table({"who": [1, 2], "w": ["a", "b"]})
+    cases, events = (odd, plain) if side == "cases" else (plain, odd)
+    pq.write_table(cases, tmp_path / "cases.parquet")
+    pq.write_table(events, tmp_path / "events.parquet")
+    given = parse(features(None, e={"source": str(tmp_path / "events.parquet"), "keys": ["who"]}))
+    with pytest.raises(WorkloadError, match=r"column '(e\.)?v'"):
+        write_joined(tmp_path / "cases.parquet", given, tmp_path / "out.csv")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["cases.parquet", "events.parquet"]
