@@ -41,6 +41,8 @@ _HOUR: Final = 3_600_000_000
 _NAME: Final = FORMS["features"]["table"]
 _ALLOWED: Final = " or ".join(ENDINGS["tables"])
 _KEYS: Final = ("source", "keys", "time", "columns", "withinDays", "delayHours")
+_UNITS: Final = {"days": 1, "hours": 24, "minutes": 1_440, "seconds": 86_400}
+"""Of which a day has so many."""
 _WHOLE: Final = (r"^(-?(?:0|[1-9][0-9]*))\.0+$", r"\1")
 """A whole number as programs write it that know fractions only, and what it is a key as."""
 _DECIMALS: Final = (r"^(-?[0-9]+\.[0-9]*[1-9])0+$", r"\1")
@@ -101,6 +103,8 @@ class Joined:
         rows: that it has.
         found: rows of the dataset that one was found for.
         age_days: median age of what was found; None where the table has no time.
+        unsure: names of files of whose times nothing says which number is the day and which one
+            the month.
     """
 
     table: FeatureTable
@@ -110,6 +114,7 @@ class Joined:
     rows: int
     found: int
     age_days: float | None
+    unsure: tuple[str, ...] = ()
 
     @property
     def described(self) -> dict[str, Any]:
@@ -124,7 +129,28 @@ class Joined:
         """What was found, in words."""
         total = len(next(iter(self.columns.values())))
         text = f"{self.table.name}: {self.found:,} of {total:,} rows found one of {self.rows:,}"
-        return text if self.age_days is None else f"{text}, {self.age_days:.3g} days old (median)"
+        if self.age_days is not None:
+            text += f", {_duration(self.age_days)} old (median)"
+        if self.unsure:
+            files = " and ".join(self.unsure)
+            text += (
+                f"; times of {files} are read with the day first, as nothing in them tells day "
+                "from month"
+            )
+        return text
+
+
+def _duration(days: float) -> str:
+    """Days in the largest unit of which there is one, or as 0 seconds.
+
+    >>> _duration(1_277.5), _duration(0.25)
+    ('1,278 days', '6 hours')
+    """
+    unit, count = next(
+        ((unit, days * number) for unit, number in _UNITS.items() if days * number >= 1),
+        ("seconds", 0.0),
+    )
+    return f"{count:,.0f} {unit}" if count >= 100 else f"{count:.3g} {unit}"
 
 
 def features_of(given: object) -> Features:
@@ -370,7 +396,7 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
                 "one: name one of both otherwise"
             )
     codes, own_codes = _codes(asking, own, table.keys)
-    ages = None
+    ages, unsure = None, list[str]()
     if wanted is None or table.time is None:
         _check_one(own, own_codes, table.keys)
         always = np.zeros(max(len(codes), len(own_codes)), np.int64)
@@ -378,6 +404,9 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
     else:
         held = own.moments(table.time, ends=True)
         _check_zones((asking, wanted), (own, held))
+        unsure = [
+            side.path.name for side, times in ((asking, wanted), (own, held)) if not times.sure
+        ]
         usable = np.flatnonzero(held.there)
         known = held.micros[usable] + round(table.delay_hours * _HOUR)
         asked = np.where(wanted.there, codes, -1)
@@ -400,6 +429,7 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
         own.rows.num_rows,
         int(found.sum()),
         None if ages is None else float(np.median(ages[found])) / _DAY,
+        tuple(unsure),
     )
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import command
 from falaj.workloads.training.dataset import Source, build
+from falaj.workloads.training.dates import form_of
 from falaj.workloads.training.feature_tables import (
     Features,
     FeatureTable,
@@ -28,7 +29,7 @@ from falaj.workloads.training.feature_tables import (
     parse,
     write_joined,
 )
-from falaj.workloads.training.moments import moments
+from falaj.workloads.training.moments import _moment, moments
 
 PAYMENTS = {"source": "payments.csv", "keys": ["customer"], "time": "paid_at"}
 
@@ -194,12 +195,82 @@ def test_columns_of_times_are_what_their_texts_are(unit: Any, ends: bool) -> Non
         (["3/31/2026 13:05 pm"], r"must be in 1\.\.12"),
         (["2026-03-01T10:00:00:00"], "isn't written as 09:30"),
         (["2026-03-01T10:00Z", "2026-03-01T10:00"], "that say their zone and others that don't"),
+        (["2026-03-01T10:00+24:00"], r"there is no zone \+24:00"),
+        (["2026-03-01T10:00+04:75"], r"there is no zone \+04:75"),
+        (["2026-03-01T10:00:60Z"], "which is no time: second"),
+        (["2026-03-01T10:00", "2026-03-01 10:00"], "written alike"),
+        (["2200-03-01T10:00"], "written alike"),
         (["", "null"], "has no time in any row"),
+        (pa.array([None], pa.timestamp("us")), "has no time in any row"),
+        (pa.array([None], pa.date32()), "has no time in any row"),
+        (pa.array([0, 2**62], pa.timestamp("ms")), "in row 2 that is in none of the years 1 to"),
+        (pa.array([-(2**62)], pa.timestamp("s")), "in row 1 that is in none of the years 1 to"),
+        (pa.array([2**31 - 1], pa.date32()), "are its numbers of another unit"),
     ],
 )
 def test_what_is_no_time_is_refused(values: list[str], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         moments(pa.chunked_array([values]), "the column 'at' of a.csv", ends=False)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.datetimes(datetime.datetime(1900, 1, 2), datetime.datetime(2199, 12, 30)),
+            st.integers(-14 * 4, 14 * 4),
+        ),
+        min_size=1, max_size=4,
+    ),
+    st.sampled_from(" T"), st.sampled_from(["minutes", "seconds", "milliseconds", "microseconds"]),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_times_of_programs_are_read_as_those_of_people(
+    times: list[tuple[datetime.datetime, int]], mark: str, spec: str, zoned: bool, ends: bool
+) -> None:
+    texts: list[str | None] = [None]
+    for moment, quarters in times:
+        zone = datetime.timezone(datetime.timedelta(minutes=15 * quarters)) if zoned else None
+        texts.append(moment.replace(tzinfo=zone).isoformat(mark, spec))
+    # As people write it: with a comma, which Arrow doesn't know.
+    column = pa.chunked_array([[text and text.replace(".", ",") for text in texts]])
+    form = form_of([text for text in texts if text])
+    assert form is not None
+    slow = [_moment(text, form, ends=ends) if text else (0, zoned) for text in texts]
+    for each in (pa.chunked_array([texts]), column):
+        found = moments(each, "it", ends=ends)
+        assert list(zip(found.micros.tolist(), [found.zoned] * len(texts), strict=True)) == slow
+        assert found.there.tolist() == [text is not None for text in texts]
+        assert found.sure
+
+
+def test_it_is_said_that_nothing_tells_day_from_month(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("who,at,v\n1,03/04/2022,10\n")
+    (tmp_path / "cases.csv").write_text("who,at\n1,05/06/2026\n")
+    table = PAYMENTS | {"source": str(tmp_path / "events.csv"), "keys": ["who"], "time": "at"}
+    given = parse(features("at", e=table))
+    (_, note) = write_joined(tmp_path / "cases.csv", given, tmp_path / "out.csv")
+    assert note == (
+        "e: 1 of 1 rows found one of 1, 1,523 days old (median); times of cases.csv and events.csv"
+        " are read with the day first, as nothing in them tells day from month"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "age"),
+    [
+        ("01:00", "1 hours"),
+        ("00:00:30", "30 seconds"),
+        ("00:00", "0 seconds"),
+        ("14:30", "14.5 h"),
+    ],
+)
+def test_ages_are_said_in_a_unit_that_fits(tmp_path: Path, asked: str, age: str) -> None:
+    (tmp_path / "events.csv").write_text("who,at,v\n1,2026-03-31T00:00,10\n")
+    (tmp_path / "cases.csv").write_text(f"who,at\n1,2026-03-31T{asked}\n")
+    table = PAYMENTS | {"source": str(tmp_path / "events.csv"), "keys": ["who"], "time": "at"}
+    given = parse(features("at", e=table))
+    (_, note) = write_joined(tmp_path / "cases.csv", given, tmp_path / "out.csv")
+    assert f" {age}" in note
 
 
 def test_numbers_are_no_times() -> None:
