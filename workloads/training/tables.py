@@ -39,6 +39,9 @@ called "NA" or "None" survives."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
+_PROGRAMS = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+_CLEAR_POINT = r"^[+-]?(0[0-9]*\.[0-9]+|[0-9]+\.([0-9]{1,2}|[0-9]{4,}))$"
+"""No point of thousands: it stands behind a zero, or not before three digits."""
 _IDENTIFIER_SHARE = 0.5
 _IDENTIFIER_FLOOR = 20
 _LARGEST_CATEGORY = 256
@@ -95,10 +98,25 @@ def decimal_mark(columns: Iterable[Any]) -> Mark:
     for data in columns:
         if not pa.types.is_string(data.type):
             continue
+        if _has_points(data):
+            clear["."] += 1
+            continue
         fitting = readings(_distinct_numbers(data))
         if len(fitting) == 1:
             clear.update(fitting)
     return most_used(clear)
+
+
+def _has_points(data: Any) -> bool:
+    """Whether a text column has numbers as programs write them, and one that no comma fits.
+
+    Where it isn't sure, `readings` is: this one needs no second for a million of them.
+    """
+    present = present_numbers(_compute.utf8_trim_whitespace(_compute.fill_null(data, "")))
+    matches = _compute.match_substring_regex
+    if not _compute.any(matches(present, _CLEAR_POINT)).as_py():
+        return False
+    return _compute.all(matches(present, _PROGRAMS)).as_py() is True
 
 
 def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
