@@ -300,7 +300,9 @@ def build(
             shown = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
             raise WorkloadError(
                 f"--{shown} is of texts, and {source.location} is none: leave it out"
-            )
+                + (f", or learn from a column of texts of shards (--task {LANGUAGE})"
+                   if is_folder else "")
+            )  # fmt: skip
     if source.task == LANGUAGE:
         raise WorkloadError(
             f"--task {LANGUAGE} is of texts, and {source.location} is none: give a "

@@ -92,6 +92,16 @@ def files(folder: Path) -> Iterator[Path]:
         yield from (Path(place, each) for each in sorted(names) if not each.startswith("."))
 
 
+def links(folder: Path) -> int:
+    """Return how many links to folders there are, which `files` doesn't follow."""
+    return sum(
+        Path(place, each).is_symlink()
+        for place, folders, _ in os.walk(folder)
+        for each in folders
+        if not each.startswith(".")
+    )
+
+
 def _seen(folder: Path) -> Iterator[Path]:
     return (each for each in folder.iterdir() if not each.name.startswith("."))
 

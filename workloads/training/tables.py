@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from falaj.workloads.bounds import ENDINGS
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import DateForm, form_of
-from falaj.workloads.training.header import check_header, decode, names_of, not_parquet, odd_quotes
+from falaj.workloads.training.header import (
+    check_header,
+    decode,
+    names_of,
+    not_parquet,
+    odd_quotes,
+    refuse_damaged,
+)
 from falaj.workloads.training.numerals import (
     Mark,
     are_codes,
@@ -424,9 +431,12 @@ def _read_parquet(path: Path) -> Any:
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             check_header(file.schema_arrow.names, path)
-            return file.read(use_threads=False)
+            table: Any = file.read(use_threads=False)
     except pa.ArrowException as error:
         raise not_parquet(path, error) from error
+    for name in table.column_names:
+        refuse_damaged(table.column(name), f"the column {name!r} of {path}")
+    return table
 
 
 def _read_csv(path: Path, encoding: str | None) -> Any:

@@ -23,6 +23,7 @@ from falaj.workloads.files import reading_errors
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import (
     language,
+    picture_folder,
     shard_files,
     shard_folder,
     shard_set,
@@ -170,7 +171,14 @@ def _column(path: Path, name: str) -> Iterator[str]:
                 f"the column {name!r} of the shard {block.shard} is {column.kind} (from record "
                 f"{block.first:,} on), and a language model learns from texts"
             )
-        yield from (each for each in column.values.tolist() if each)
+        for place, each in enumerate(column.values.tolist(), block.first):
+            if "\0" in each:
+                raise WorkloadError(
+                    f"the column {name!r} of the shard {block.shard} holds a NUL character in "
+                    f"record {place:,}: no text has one; take it out"
+                )
+            if each:
+                yield each
 
 
 def parts_of(file: TextIO, path: Path, most: int) -> Iterator[str]:
@@ -375,6 +383,8 @@ class _Plan:
             )
         if self._wanted.column is None and (others := text_folder.others(self._wanted.folder)):
             found.append(f"{others:,} files aren't texts by their names")
+        if self._wanted.column is None and (links := picture_folder.links(self._wanted.folder)):
+            found.append(f"{links:,} links to folders weren't followed")
         return found
 
 
@@ -404,7 +414,8 @@ def _make(wanted: Wanted, folder: Path | None, keyring: KeyRing | None) -> Made:
         if not part:
             raise WorkloadError(
                 f"no window of the texts of {wanted.folder} is {what}, of {size.documents:,} "
-                "documents: take more of them, a smaller --context, or another --seed or --holdout"
+                "documents or parts of such, all copies of which go one way: take more of them, a "
+                "smaller --context, or another --seed or --holdout"
             )
     (inputs, after), (more, next_after) = *sample, *held
     tokens = np.concatenate([each[language.TOKENS] for each in (inputs, more)])
