@@ -103,6 +103,7 @@ class Joined:
         rows: that it has.
         found: rows of the dataset that one was found for.
         age_days: median age of what was found; None where the table has no time.
+        nothing: why no row was found, in words; empty: one was.
         unsure: names of files of whose times nothing says which number is the day and which one
             the month.
     """
@@ -114,6 +115,7 @@ class Joined:
     rows: int
     found: int
     age_days: float | None
+    nothing: str = ""
     unsure: tuple[str, ...] = ()
 
     @property
@@ -128,7 +130,9 @@ class Joined:
     def note(self) -> str:
         """What was found, in words."""
         total = len(next(iter(self.columns.values())))
-        text = f"{self.table.name}: {self.found:,} of {total:,} rows found one of {self.rows:,}"
+        text = f"{self.table.name}: {self.found:,} of {total:,} rows got one of its {self.rows:,}"
+        if self.nothing:
+            return f"{text}: {self.nothing}"
         if self.age_days is not None:
             text += f", {_duration(self.age_days)} old (median)"
         if self.unsure:
@@ -277,7 +281,7 @@ def write_joined(
     """
     _check_output(output, source, features)
     rows = read_table(source, encoding)
-    joined = join(rows, features, source)
+    joined = join(rows, features, source, learns=False)
     for each in joined:
         for name, data in each.columns.items():
             column = interpret(name, data, each.mark)
@@ -362,25 +366,30 @@ class _Side:
         return moments(self.column(name), f"the column {name!r} of {self.path}", ends=ends)
 
 
-def join(rows: Any, features: Features, path: Path) -> list[Joined]:
+def join(rows: Any, features: Features, path: Path, *, learns: bool = True) -> list[Joined]:
     """Return what each table gives to the rows of a dataset.
 
     Args:
         rows: the dataset, a pyarrow.Table.
         features: the tables.
         path: of the dataset, for messages.
+        learns: whether a model learns from the rows. Default: True; else they may all be of whom
+            nothing is known, as new customers are.
 
     Raises:
         WorkloadError: a file can't be read, a column isn't there or isn't a time, a key of a table
-            without time has several rows, a table gives a column that the dataset has, or no row
-            of a table has a key of the dataset.
+            without time has several rows, a table gives a column that the dataset has, or nothing
+            of a table was known of any row that a model is to learn from.
     """
     asking = _Side(rows, path)
     wanted = asking.moments(features.time, ends=False) if features.time else None
     found: list[Joined] = []
     for table in features.tables:
         try:
-            found.append(_joined(asking, wanted, table))
+            each = _joined(asking, wanted, table)
+            if learns and each.nothing:
+                raise WorkloadError(each.nothing)
+            found.append(each)
         except WorkloadError as error:
             raise WorkloadError(f"features.tables.{table.name}: {error}") from error
     return found
@@ -418,8 +427,7 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
     with table.source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = chosen >= 0
-    if not found.any():
-        raise _nothing_found((asking, codes), (own, own_codes), table)
+    nothing = "" if found.any() else _nothing_found((asking, codes), (own, own_codes), table)
     index = _arrow.array(chosen, pa.int64(), mask=~found)
     return Joined(
         table,
@@ -428,7 +436,8 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
         digest,
         own.rows.num_rows,
         int(found.sum()),
-        None if ages is None else float(np.median(ages[found])) / _DAY,
+        None if ages is None or nothing else float(np.median(ages[found])) / _DAY,
+        nothing,
         tuple(unsure),
     )
 
@@ -561,23 +570,23 @@ def _check_one(own: _Side, codes: Integers, keys: Sequence[str]) -> None:
 
 def _nothing_found(
     asking: tuple[_Side, Integers], own: tuple[_Side, Integers], table: FeatureTable
-) -> WorkloadError:
+) -> str:
     (rows, codes), (side, own_codes) = asking, own
     shared = int(np.isin(codes[codes >= 0], own_codes).sum())
     if shared:
         most = f" and is at most {table.within_days:g} days old" if table.within_days else ""
-        return WorkloadError(
+        return (
             f"{shared:,} rows of {rows.path} have a key of {side.path}, and for none of them it "
             f"has a row that was known by then{most}: look at time, withinDays and delayHours"
         )
     for each, of_it in (own, asking):
         if not (of_it >= 0).any():
             named = ", ".join(map(repr, table.keys))
-            return WorkloadError(f"no row of {each.path} has a key: {named} has no value in any")
+            return f"no row of {each.path} has a key: {named} has no value in any"
     one, other = (
         _shown(each, table.keys, int(np.argmax(of_it >= 0))) for each, of_it in (own, asking)
     )
-    return WorkloadError(
+    return (
         f"no row of {side.path} has a key of {rows.path}: there is {one} in the one and {other} "
         "in the other; write keys alike in both"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from falaj.workloads.training.feature_tables import (
     write_joined,
 )
 from falaj.workloads.training.moments import _moment, moments
+from falaj.workloads.training.tables import read_table
 
 PAYMENTS = {"source": "payments.csv", "keys": ["customer"], "time": "paid_at"}
 
@@ -118,8 +120,6 @@ def joined(
     """Values that one table gives to cases, both as CSV of a key ``who`` and a time ``at``."""
     (tmp_path / "events.csv").write_text(events)
     (tmp_path / "cases.csv").write_text(cases)
-    from falaj.workloads.training.tables import read_table
-
     table = FeatureTable("e", tmp_path / "events.csv", ("who",), time, **more)
     (found,) = join(
         read_table(tmp_path / "cases.csv"), Features(time, (table,)), tmp_path / "cases.csv"
@@ -250,8 +250,8 @@ def test_it_is_said_that_nothing_tells_day_from_month(tmp_path: Path) -> None:
     given = parse(features("at", e=table))
     (_, note) = write_joined(tmp_path / "cases.csv", given, tmp_path / "out.csv")
     assert note == (
-        "e: 1 of 1 rows found one of 1, 1,523 days old (median); times of cases.csv and events.csv"
-        " are read with the day first, as nothing in them tells day from month"
+        "e: 1 of 1 rows got one of its 1, 1,523 days old (median); times of cases.csv and "
+        "events.csv are read with the day first, as nothing in them tells day from month"
     )
 
 
@@ -493,6 +493,30 @@ def test_what_can_not_be_written_leaves_nothing(
     assert command.main([*given, "--features", features(payments=table)]) == 2
     assert "error:" in capsys.readouterr().err
     assert not (shop / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (
+            "9999,02.04.2026 09:00,3",
+            "0 of 1 rows got one of its 180: no row of .* has a key of .*new",
+        ),
+        ("1,02.01.2026 09:00,3", "0 of 1 rows got one of its 180: 1 rows of .* known by then"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_of_new_rows_nothing_may_be_known(shop: Path, row: str, why: str, kind: str) -> None:
+    """A model that serves meets customers of whom there is nothing yet."""
+    found = source(shop).features
+    assert found is not None
+    (shop / "new.csv").write_text(f"customer,asked_at,visits\n{row}\n")
+    output = shop / f"joined.{kind}"
+    (_, note) = write_joined(shop / "new.csv", found, output)
+    assert re.search(why, note)
+    written = read_table(output)
+    assert written.column_names[-2:] == ["payments.amount", "payments.late"]
+    assert {each.as_py() or None for each in written.column("payments.amount")} == {None}
 
 
 @pytest.mark.parametrize("output", ["cases.csv", "payments.csv", "link.csv", "down/../cases.csv"])
