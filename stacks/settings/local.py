@@ -56,7 +56,7 @@ from falaj.components.specification.tracking import EXPERIMENT, SERVER, TrackedA
 from falaj.components.specification.workload_bounds import bound, form
 from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.feature_tables import FeaturesSettings, check_features
-from falaj.stacks.settings.paths import Named, resolved
+from falaj.stacks.settings.paths import Named, is_file, is_folder, resolved
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.suggestions import similar_files
@@ -338,7 +338,7 @@ class LocalSettings(Section):
         if self._is_file(root, TEXTS):
             return True
         source = Path(self.dataset_source(root))
-        if self.dataset == DIGITS or not source.is_dir():
+        if self.dataset == DIGITS or not is_folder(source):
             return False
         if _holds_shards(source):
             return self.task == LANGUAGE
@@ -346,7 +346,7 @@ class LocalSettings(Section):
 
     def _is_file(self, root: Path, endings: tuple[str, ...]) -> bool:
         source = Path(self.dataset_source(root))
-        return source.suffix.lower() in endings and not source.is_dir()
+        return source.suffix.lower() in endings and not is_folder(source)
 
 
 # Checks of what the stack says of its data against the file that is there.
@@ -458,7 +458,7 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
     if settings.dataset == DIGITS:
         return _without_target(settings, f"the dataset {DIGITS}")
     source = Path(settings.dataset_source(root))
-    if source.is_dir():
+    if is_folder(source):
         return _check_folder(settings, source, root)
     if not (settings.is_table(root) or settings.is_text(root)):
         message = (
@@ -467,7 +467,7 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
             "shards"
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
-    if not source.is_file():
+    if not is_file(source):
         message = f"there is no file {source}; a relative path starts at the project's folder"
         return [Finding(("dataset",), message, _other_files(settings, root))]
     if settings.is_text(root):
@@ -593,7 +593,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
         found.append(Finding((*above, "options"), str(error)))
     place = resolved(training.code, root)
     try:
-        is_there = place.is_dir()
+        is_there = is_folder(place)
     except OSError as error:
         return [*found, Finding((*above, "code"), f"{place}: {error.strerror}")]
     if not is_there:
@@ -665,7 +665,7 @@ def _check_smaller(settings: LocalSettings, root: Path) -> list[Finding]:
             refuse(key, given, "but it is of images and tables, and the dataset is a text")
     if training.teacher is not None and not found:
         place = resolved(training.teacher, root)
-        if not (place / "record.json").is_file():
+        if not is_file(place / "record.json"):
             refuse("teacher", training.teacher, f"but there is no finished run in {place}")
     return found
 
@@ -698,7 +698,7 @@ def _check_begun(settings: LocalSettings, root: Path) -> list[Finding]:
         )  # fmt: skip
     if training.start is not None:
         place = resolved(training.start, root)
-        if not any((place / name).is_file() for name in ("record.json", "config.json")):
+        if not any(is_file(place / name) for name in ("record.json", "config.json")):
             refuse(
                 "start", training.start,
                 f"there is neither a finished run nor a model in Llama's form in {place}",
@@ -731,7 +731,7 @@ def _check_tracking(training: TrainingSettings, root: Path) -> list[Finding]:
     found = [
         Finding((*above, key), f"there is no file {resolved(path, root)}")
         for key, path in (("secretFile", given.secret_file), ("authority", given.authority))
-        if path is not None and not resolved(path, root).is_file()
+        if path is not None and not is_file(resolved(path, root))
     ]
     if (reason := refused_host(host, given.allowed_hosts)) is not None:
         found.append(Finding(server, reason, (Drop(above),)))
@@ -753,7 +753,7 @@ def _check_tracking_file(
     ]
     if given.file is not None:
         path = resolved(given.file, root)
-        if path.is_dir() or not path.parent.is_dir():
+        if is_folder(path) or not is_folder(path.parent):
             found.append(
                 Finding(
                     (*above, "file"),
