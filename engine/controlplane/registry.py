@@ -64,6 +64,8 @@ class Image:
                 "os": "linux",
                 "config": settings,
                 "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+                # Builders that keep a layer for each step count those of the base by its history.
+                "history": [{"created_by": "falaj"}],
             },
             sort_keys=True,
         ).encode()

@@ -165,8 +165,8 @@ def check_layout(folder: Path, digest: str) -> None:
     if found != [digest]:
         raise StackError(f"{folder} holds {', '.join(found) or 'nothing'}, not {digest}")
     for each in _blobs(folder, digest):
-        if _hash(folder, each) != each:
-            raise StackError(f"{_blob(folder, each)} is not {each}: it was changed; not sent")
+        if blob_digest(folder, each) != each:
+            raise StackError(f"{blob_path(folder, each)} is not {each}: it was changed; not sent")
 
 
 def layout_digest(folder: Path) -> str:
@@ -193,30 +193,40 @@ def _blobs(folder: Path, digest: str) -> Iterator[str]:
     """A manifest and all that it refers to."""
     yield digest
     try:
-        content: Any = json.loads(_blob(folder, digest).read_bytes())
+        content: Any = json.loads(blob_path(folder, digest).read_bytes())
         parts = [*content.get("layers", []), *([content["config"]] if "config" in content else [])]
         inner = [str(each["digest"]) for each in content.get("manifests", [])]
         blobs = [str(each["digest"]) for each in parts]
     except OSError as error:
-        raise StackError(f"{_blob(folder, digest)}: {error.strerror}; fetch it again") from None
+        raise StackError(
+            f"{blob_path(folder, digest)}: {error.strerror}; fetch it again"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise StackError(f"{_blob(folder, digest)} is no manifest; fetch it again") from None
+        raise StackError(f"{blob_path(folder, digest)} is no manifest; fetch it again") from None
     yield from blobs
     for each in inner:
         yield from _blobs(folder, each)
 
 
-def _blob(folder: Path, digest: str) -> Path:
+def blob_path(folder: Path, digest: str) -> Path:
+    """Where an OCI layout has a blob."""
     algorithm, _, name = digest.partition(":")
     return folder / "blobs" / algorithm / name
 
 
-def _hash(folder: Path, digest: str) -> str:
+def blob_digest(folder: Path, digest: str) -> str:
+    """The digest of what is where a blob has to be, ``sha256:…``.
+
+    Raises:
+        StackError: it can't be read.
+    """
     hashed = hashlib.sha256()
     try:
-        with _blob(folder, digest).open("rb") as file:
+        with blob_path(folder, digest).open("rb") as file:
             while chunk := file.read(_CHUNK):
                 hashed.update(chunk)
     except OSError as error:
-        raise StackError(f"{_blob(folder, digest)}: {error.strerror}; fetch it again") from None
+        raise StackError(
+            f"{blob_path(folder, digest)}: {error.strerror}; fetch it again"
+        ) from None
     return f"sha256:{hashed.hexdigest()}"

@@ -29,6 +29,7 @@ from falaj.engine.guard import guarded
 from falaj.stacks.errors import StackError
 from falaj.stacks.images.archive import layout_digest
 from falaj.stacks.images.items import Item
+from falaj.stacks.images.layers import WheelsLayer, put_wheels
 from falaj.stacks.images.wheels import Wheel, as_requirements, fetch, pinned
 from falaj.workloads.bounds import IMAGE
 
@@ -235,7 +236,7 @@ def stage(
     recipe: Recipe, folder: Path, wheels: Sequence[Wheel], *, epoch: int, bom: str, machine: str,
     source: Path | None,
 ) -> None:  # fmt: skip
-    """Put together what an image is built from.
+    """Put together what an image is built from; without wheels none is asked for.
 
     Args:
         recipe: the image.
@@ -250,7 +251,10 @@ def stage(
         StackError: wheels can't be had, or a source is missing.
     """
     stage_own(recipe, folder, wheels, bom=bom)
-    fetch(folder / "requirements.txt", folder / "wheels", machine, source)
+    if wheels:
+        fetch(folder / "requirements.txt", folder / "wheels", machine, source)
+    else:
+        (folder / "wheels").mkdir()
     # One time and one mode for all: builders copy both.
     for path in (folder, *sorted(folder.rglob("*"))):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -359,6 +363,7 @@ def build_image(
     recipe: Recipe, image: Item, bases: Mapping[str, str], out: Path, *,
     tool: str, machine: str, epoch: int, wheels: Path | None, say: Callable[[str], None],
     variables: Mapping[str, str] | None = None, compression: Compression = "gzip",
+    layer: WheelsLayer | None = None,
 ) -> Built:  # fmt: skip
     """Build one image into ``out/<name>``.
 
@@ -374,6 +379,8 @@ def build_image(
         say: gets lines of progress.
         variables: of the builder, beside this process's.
         compression: of its layers. Default: gzip, which every registry and runtime knows.
+        layer: of its wheels, from an image that was built with the same ones; then none is
+            fetched or installed.
 
     Raises:
         StackError: something is missing, or the builder failed.
@@ -388,8 +395,12 @@ def build_image(
     shutil.rmtree(layout, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="falaj-build-") as folder:
         context = Path(folder)
-        say(f"{recipe.name}: getting {len(installed)} wheels of {recipe.requirements}")
-        stage(recipe, context, installed, epoch=epoch, bom=bom, machine=machine, source=wheels)
+        fetched = installed if layer is None else []
+        if fetched:
+            say(f"{recipe.name}: getting {len(fetched)} wheels of {recipe.requirements}")
+        else:
+            say(f"{recipe.name}: has the wheels of the image before it")
+        stage(recipe, context, fetched, epoch=epoch, bom=bom, machine=machine, source=wheels)
         say(f"{recipe.name}: building with {tool}")
         tag = f"localhost/{image.mirror}:{image.tag}"
         options = build_options(recipe, image, bases, machine)
@@ -399,6 +410,8 @@ def build_image(
             compression=compression,
         ):  # fmt: skip
             _run(command, environment)
+    if layer is not None:
+        put_wheels(layout, layer)
     return Built(recipe.name, layout, layout_digest(layout), target / "sbom.cdx.json")
 
 
@@ -444,7 +457,9 @@ def _commands(
     # the build asks for the network anyway.
     network = [] if has_network else ["--network=none"]
     verb = "build" if tool == "podman" else "bud"
-    build_command = [tool, verb, *options, *network, "--layers=false", "--no-cache",
+    # A layer for each step, as docker has it, or all would be one: who has the wheels of a version
+    # would get them anew with every change of the code.
+    build_command = [tool, verb, *options, *network, "--layers=true", "--no-cache",
                      "--timestamp", str(epoch), "--tag", tag, str(context)]  # fmt: skip
     compressed = [] if compression == "gzip" else ["--compression-format", compression]
     return [build_command, [tool, "push", "--quiet", *compressed, tag, f"oci:{layout}"]]

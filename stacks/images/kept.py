@@ -30,6 +30,7 @@ from falaj.stacks.images.build import (
     stage_own,
 )
 from falaj.stacks.images.items import Item
+from falaj.stacks.images.layers import WheelsLayer, wheels_of
 
 BUILDER: Final = "buildah"
 #: Machines of this computer read it: gigabytes are packed and unpacked five times as fast.
@@ -71,15 +72,31 @@ class Kept:
         wheels = self.recipe.wheels(self.machine)
         bom = sbom(self.image, self.bases[self.recipe.run_base], wheels, epoch=EARLIEST)
         options = build_options(self.recipe, self.image, self.bases, self.machine)
-        digest = hashlib.sha256(repr((BUILDER, EARLIEST, _COMPRESSION, options)).encode())
+        whole = hashlib.sha256(repr((BUILDER, EARLIEST, _COMPRESSION, options)).encode())
+        # Of the wheels' layer: what is staged but for our code and the list of contents, which
+        # steps after it copy.
+        under = (BUILDER, EARLIEST, _COMPRESSION, self.machine, sorted(self.bases.items()))
+        below = hashlib.sha256(repr(under).encode())
         with tempfile.TemporaryDirectory(prefix="falaj-build-") as name:
             staged = Path(name)
             stage_own(self.recipe, staged, wheels, bom=bom)
             for path in sorted(each for each in staged.rglob("*") if each.is_file()):
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
-                digest.update(f"{path.relative_to(staged)} {content}\n".encode())
-        key = f"{self.image.name}-{self.image.tag}-{digest.hexdigest()[:12]}"
-        return home() / key
+                line = f"{path.relative_to(staged)} {content}\n".encode()
+                whole.update(line)
+                if path.parent == staged and path.name != _CONTENTS:
+                    below.update(line)
+        return home() / f"{self._prefix}{below.hexdigest()[:12]}-{whole.hexdigest()[:12]}"
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.image.name}-{self.image.tag}-"
+
+    def _wheels(self) -> WheelsLayer | None:
+        """The layer of wheels of one that was built with the same ones; None: there is none."""
+        same = self.folder.name.rpartition("-")[0]
+        found = (wheels_of(each / _LAYOUT) for each in sorted(home().glob(f"{same}-*")))
+        return next((each for each in found if each is not None), None)
 
     @property
     def is_there(self) -> bool:
@@ -128,15 +145,17 @@ class Kept:
             shutil.rmtree(left, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{name}-", dir=home()))
         try:
-            with step(say, f"{name}: is built, which takes some minutes") as progress:
+            layer = self._wheels()
+            long = "" if layer else ", which takes some minutes"
+            with step(say, f"{name}: is built{long}") as progress:
                 build_image(
                     self.recipe, self.image, self.bases, work / "out", tool=BUILDER,
                     machine=self.machine, epoch=EARLIEST, wheels=wheels,
                     say=lambda line: progress.update(line.removeprefix(f"{name}: ")),
-                    variables=variables(work), compression=_COMPRESSION,
+                    variables=variables(work), compression=_COMPRESSION, layer=layer,
                 )  # fmt: skip
             # Of those before it none is asked for again, and each has a gigabyte.
-            for old in home().glob(f"{name}-{self.image.tag}-*"):
+            for old in home().glob(f"{self._prefix}*"):
                 shutil.rmtree(old, ignore_errors=True)
             (work / "out" / name).rename(self.folder)
         finally:

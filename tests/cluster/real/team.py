@@ -184,8 +184,7 @@ while True:
     print(json.dumps(ask()))
     time.sleep(0.2)
 """
-#: Version 1 gets what it can answer, and version 2 what it can't; each has a service of its own.
-OF_EACH_VERSION = """
+_OF_EACH_VERSION = """
 import http.client
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 def ask(version, body):
@@ -197,13 +196,18 @@ def ask(version, body):
     status = made.getresponse().status
     made.close()
     return status
+good = json.dumps({"inputs": inputs})
 while True:
     try:
-        print(json.dumps([ask(1, json.dumps({"inputs": inputs})), ask(2, "{}")]))
+        print(json.dumps([ask(1, good), ask(2, %s)]))
     except OSError as error:
         print(error)
     time.sleep(0.02)
 """
+#: Each version has a service of its own.
+PASSING = _OF_EACH_VERSION % "good"
+#: Version 1 gets what it can answer, and version 2 what it can't.
+FAILING = _OF_EACH_VERSION % '"{}"'
 ALWAYS = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 while True:
@@ -212,11 +216,11 @@ while True:
 """
 
 
-def promote(platform: Platform, ring: Path, version: int) -> None:
-    """Have people decide that a version takes all requests."""
+def propose(platform: Platform, ring: Path, version: int) -> None:
+    """Have people decide that a version is tried, once more where it was tried before."""
     platform.falaj(
         "models", "promote", platform.registry, MODEL, "--version", str(version),
-        "--keyring", str(ring), "--stack", TEAM,
+        "--alias", "candidate", "--keyring", str(ring), "--stack", TEAM,
     )  # fmt: skip
     platform.up(TEAM)
 

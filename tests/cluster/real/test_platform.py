@@ -22,19 +22,21 @@ from tests.cluster.real.team import (
     AUDIT,
     DRIFTING,
     EPOCHS,
+    FAILING,
     ISSUER,
     MODEL,
-    OF_EACH_VERSION,
     ONCE,
     OTHERS,
+    PASSING,
     SERVING,
+    TEAM,
     TRAINING,
     answers,
     caller,
     delivered,
     ended,
     of_publication,
-    promote,
+    propose,
     told,
     training,
     valid,
@@ -199,13 +201,11 @@ def test_a_judge_withdraws_a_canary_whose_requests_fail(
     platform: Platform, ring: Path, tried: int
 ) -> None:
     """No gateway gives requests out here: the test calls each version's own service."""
-    caller(platform, "failing", SERVING, valid(platform, ring), OF_EACH_VERSION)
-    [judge] = of_serving(platform, "judge")
+    caller(platform, "failing", SERVING, valid(platform, ring), FAILING)
     try:
-        ended(platform, judge, SERVING)
+        said = judged(platform)
     finally:
         platform.realm.api.delete_namespaced_pod("failing", SERVING, grace_period_seconds=0)
-    said = json.loads(platform.realm.log(judge, SERVING).splitlines()[-1])
     assert (said["verdict"], said["alias"], said["version"]) == ("withdrawn", "candidate", 1)
     assert said["why"].startswith("missed errors")
     words = ("--stack", STACK, "--json", "--verify-key", str(ring / "signing.pub.pem"))
@@ -213,10 +213,28 @@ def test_a_judge_withdraws_a_canary_whose_requests_fail(
     assert [each["version"] for each in listed["aliases"] if each["alias"] == "candidate"] == [1]
 
 
-def test_another_version_takes_over_without_a_failed_request(
+def judged(platform: Platform) -> dict[str, Any]:
+    """What the judge's pod said of the canary that is tried."""
+    [judge] = of_serving(platform, "judge")
+    ended(platform, judge, SERVING, 200)
+    said: dict[str, Any] = json.loads(platform.realm.log(judge, SERVING).splitlines()[-1])
+    return said
+
+
+def test_a_canary_earns_its_requests_and_takes_over_without_a_failed_one(
     platform: Platform, ring: Path, tried: int
 ) -> None:
-    promote(platform, ring, tried)
+    """Who proposes it once more has it begin anew: with a tenth, then half of the requests."""
+    propose(platform, ring, tried)
+    caller(platform, "passing", SERVING, valid(platform, ring), PASSING)
+    first = judged(platform)
+    assert (first["verdict"], first["alias"], first["share"]) == ("raised", "candidate", 50)
+    assert f"version {tried} of digits (candidate) has 50 %, version 1" in platform.up(TEAM)
+    second = judged(platform)
+    assert (second["verdict"], second["alias"]) == ("promoted", "production"), second
+    assert second["version"] == tried
+    platform.realm.api.delete_namespaced_pod("passing", SERVING, grace_period_seconds=0)
+    platform.up(TEAM)
     wait_for(lambda: answers(platform, "always", SERVING)[-1] == [200, "2"], "version 2 answers")
     time.sleep(3)
     told = answers(platform, "always", SERVING)

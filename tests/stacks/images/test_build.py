@@ -56,6 +56,10 @@ else:
 
 @pytest.fixture
 def wheelhouse(tmp_path: Path) -> tuple[Path, Path]:
+    return wheel_and_pin(tmp_path)
+
+
+def wheel_and_pin(tmp_path: Path) -> tuple[Path, Path]:
     """A folder with a tiny wheel, and the requirement file that pins it."""
     folder = tmp_path / "wheels"
     folder.mkdir()
@@ -117,6 +121,7 @@ def test_a_builder_gets_all_with_one_time_and_no_network(
     assert "other" not in (context / "requirements.txt").read_text()
     first, second = map(json.loads, (builder / "commands").read_text().splitlines())
     assert "--network=none" in first
+    assert "--layers=true" in first, "else wheels and code are one layer"
     assert f"RUN_BASE={BASE}" in first
     assert first[first.index("--timestamp") + 1] == "1700000000"
     assert f"org.opencontainers.image.base.digest={BASE.partition('@')[2]}" in first
@@ -270,11 +275,13 @@ def test_wheels_may_be_of_a_later_language_but_not_our_own_code(
         (tmp_path / each).mkdir()
         (tmp_path / each / "good.py").write_text("VALUE = 1\n")
     (tmp_path / part / "later.py").write_text("match = case = {\n")
-    assert finish.main(tmp_path, "/usr/bin/python3") == status
+    assert finish.wheels(tmp_path, "/usr/bin/python3") == 0
+    assert [path.parent.parent.name for path in tmp_path.rglob("good.*.pyc")] == ["lib"]
+    assert finish.code(tmp_path) == status
     assert len(list(tmp_path.rglob("good.*.pyc"))) == 2
 
 
-def test_the_last_step_compiles_the_same_bytes_whatever_the_time(
+def test_the_last_steps_compile_the_same_bytes_whatever_the_time(
     finish: ModuleType, tmp_path: Path
 ) -> None:
     trees = []
@@ -285,7 +292,7 @@ def test_the_last_step_compiles_the_same_bytes_whatever_the_time(
         source.write_text("VALUE = {'a': 1}\n")
         source.touch()
         (tree / "lib" / "bin" / "script").write_text("#!/build/python\n")
-        assert finish.main(tree, "/usr/bin/python3") == 0
+        assert finish.wheels(tree, "/usr/bin/python3") == 0
         assert not (tree / "lib" / "bin").exists()
         assert (tree / "bin" / "python3").readlink() == Path("/usr/bin/python3")
         trees.append({
@@ -293,3 +300,10 @@ def test_the_last_step_compiles_the_same_bytes_whatever_the_time(
         })  # fmt: skip
     assert trees[0] == trees[1]
     assert len(trees[0]) == 1
+
+
+def test_wheels_of_the_image_before_are_put_where_none_are_installed(
+    finish: ModuleType, tmp_path: Path
+) -> None:
+    assert finish.wheels(tmp_path, "/usr/bin/python3") == 0
+    assert list((tmp_path / "lib").iterdir()) == []

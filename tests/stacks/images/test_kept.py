@@ -105,13 +105,17 @@ def no_variables(folder: Path) -> Mapping[str, str]:
     return {}
 
 
-def building(monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> list[Path]:
-    """Puts a builder in its place; the folders that it was called with."""
+def building(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool = False, layers: list[object] | None = None
+) -> list[Path]:
+    """Puts a builder in its place; the folders that it was called with, and layers of wheels."""
     asked: list[Path] = []
 
     def build_image(recipe: object, image: object, bases: object, out: Path, **more: Any) -> None:
         asked.append(out)
         assert more["compression"] == "zstd", "these machines unpack it fastest"
+        if layers is not None:
+            layers.append(more["layer"])
         layout = out / NAME / "layout"
         layout.mkdir(parents=True)
         if fails:
@@ -174,3 +178,36 @@ def test_files_of_the_builder_go_with_the_build(
     with image.held(variables, None, silent):
         pass
     assert not seen[0].exists()
+
+
+def test_wheels_are_taken_from_the_one_before_while_they_are_the_same(
+    image: Kept, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose layer that is, `tests/cluster/test_images_in_layers.py` sees of a real builder."""
+    layers: list[object] = []
+    monkeypatch.setattr(kept, "wheels_of", lambda layout: layout.parent)
+    building(monkeypatch, layers=layers)
+    folders: list[Path] = []
+    for name, text in (
+        ("workloads/server.py", "VALUE = 1\n"),
+        ("workloads/server.py", "VALUE = 2\n"),
+        ("workloads/images/finish.py", "another"),
+        ("workloads/server.py", "VALUE = 3\n"),
+        ("requirements/r.txt", f"demo==2.0 --hash=sha256:{'a' * 64}\n"),
+    ):
+        (sources / name).write_text(text)
+        with of(image).held(no_variables, None, silent):
+            folders.append(of(image).folder)
+    assert layers == [None, folders[0], None, folders[2], None]
+
+
+def test_a_layer_that_cant_be_used_is_built_anew(
+    image: Kept, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers: list[object] = []
+    building(monkeypatch, layers=layers)
+    for number in range(2):
+        (sources / "workloads" / "server.py").write_text(f"VALUE = {number}\n")
+        with of(image).held(no_variables, None, silent):
+            pass
+    assert layers == [None, None]
