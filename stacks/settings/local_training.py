@@ -171,9 +171,11 @@ def _without_layers(training: TrainingSettings) -> list[Finding]:
     found: list[Finding] = []
     why = "which is of a language model's {}, and the dataset is no text"
     layers = why.format("layers")
+    # A class of one's own says itself how its matrices are divided, which the run asks it for.
+    is_own = training.model is not None and training.model not in MODEL.words
     for part in OF_LAYERS:
         number = getattr(training.division, part)
-        if number > 1:
+        if number > 1 and not (is_own and part == "tensor"):
             path = ("training", "parallel", part)
             message = f"given {number}, {layers}; allowed: 1; parallel.shard divides any network"
             found.append(Finding(path, message, (Drop(path),)))
