@@ -709,7 +709,9 @@ def _refuse_options_of_texts(source: Source) -> None:
             shown = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
             raise WorkloadError(
                 f"--{shown} is of texts, and {source.location} is none: leave it out"
-            )
+                + (f", or learn from a column of texts of shards (--task {LANGUAGE})"
+                   if Path(source.location).is_dir() else "")
+            )  # fmt: skip
     if source.task == LANGUAGE:
         raise WorkloadError(
             f"--task {LANGUAGE} is of texts, and {source.location} is none: give a "

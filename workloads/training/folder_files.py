@@ -70,3 +70,8 @@ def digest_of_all(named: Iterable[tuple[str, bytes]]) -> str:
         encoded = name.encode(errors="replace")
         every.update(len(encoded).to_bytes(8, "little") + encoded + digest)
     return every.hexdigest()
+
+
+def links(folder: Path) -> int:
+    """Return how many links to folders there are, which aren't followed."""
+    return sum(each.is_dir() for each in files(folder))

@@ -589,9 +589,12 @@ class _Plan:
                 categorical.append(CategoricalColumn(name, names))
         if not numeric and not categorical:
             reasons = "; ".join(f"{each['name']!r}: {each['reason']}" for each in excluded)
+            is_text = survey.columns[survey.target].kind == TEXT
             raise WorkloadError(
                 f"{survey.first} has no usable column beside the target ({reasons or 'none'})"
-            )
+                + (f"; a language model learns from {survey.target!r} itself (--task language)"
+                   if is_text else "")
+            )  # fmt: skip
         self.recipe = TablePreprocessing(numeric, categorical)
         kinds = {each.name: "numeric" for each in numeric}
         kinds |= {each.name: "text" for each in categorical}

@@ -49,7 +49,7 @@ def find(folder: Path) -> list[Path]:
 
 def others(folder: Path) -> int:
     """Return how many files there are that aren't texts by their names."""
-    return sum(not _is_text(each) for each in files(folder))
+    return sum(not _is_text(each) and not each.is_dir() for each in files(folder))
 
 
 def _is_text(path: Path) -> bool:

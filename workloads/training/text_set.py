@@ -30,7 +30,7 @@ from falaj.workloads.training import (
     text_folder,
 )
 from falaj.workloads.training.byte_pairs import learn
-from falaj.workloads.training.folder_files import digest_of_all
+from falaj.workloads.training.folder_files import digest_of_all, links
 from falaj.workloads.training.header import encoding_of, refuse_nul
 from falaj.workloads.training.shard_set import Made
 from falaj.workloads.training.shards import Stage
@@ -173,7 +173,14 @@ def _column(path: Path, name: str) -> Iterator[str]:
                 f"the column {name!r} of the shard {block.shard} is {column.kind} (from record "
                 f"{block.first:,} on), and a language model learns from texts"
             )
-        yield from (each for each in column.values.tolist() if each)
+        for place, each in enumerate(column.values.tolist(), block.first):
+            if "\0" in each:
+                raise WorkloadError(
+                    f"the column {name!r} of the shard {block.shard} holds a NUL character in "
+                    f"record {place:,}: no text has one; take it out"
+                )
+            if each:
+                yield each
 
 
 def parts_of(file: TextIO, path: Path, most: int) -> Iterator[str]:
@@ -368,6 +375,8 @@ class _Plan:
             )
         if self._wanted.column is None and (others := text_folder.others(self._wanted.folder)):
             found.append(f"{others:,} files aren't texts by their names")
+        if self._wanted.column is None and (count := links(self._wanted.folder)):
+            found.append(f"{count:,} links to folders weren't followed")
         return found
 
 
@@ -386,8 +395,8 @@ def _make(wanted: Wanted, folder: Path | None, keyring: KeyRing | None) -> Made:
     )  # fmt: skip
     stage = None if folder is None else Stage(folder, keyring, fields, made_of)
     advice = (
-        f"of {size.documents:,} documents: take more of them, a smaller --context, or another "
-        "--seed or --holdout"
+        f"of {size.documents:,} documents or parts of such, all copies of which go one way: take "
+        "more of them, a smaller --context, or another --seed or --holdout"
     )
     found = shard_set.divide(plan.shards, stage, f"window of the texts of {wanted.folder}", advice)
     inputs, after = found.joined()
