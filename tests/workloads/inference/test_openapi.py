@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto
 
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.model_service import URGENT
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.protocol import openapi, routes
 from falaj.workloads.inference.settings import SCOPES
@@ -112,6 +113,11 @@ def test_its_paths_are_the_routes(model: str) -> None:
             assert scopes == ([route.scope] if route.scope else [])
             assert ("requestBody" in operation) == (route.name in routes.WITH_BODY)
     assert found == {route.name: {route.methods} for route in routes.ROUTES}
+
+
+def test_scopes_that_are_asked_for_can_be_had() -> None:
+    asked = {route.scope for route in routes.ROUTES if route.scope is not None} | {URGENT}
+    assert asked == {*SCOPES} - {"admin"}, "and admin stands for all of them"
 
 
 def test_an_experiments_headers_are_described_where_they_mean_something() -> None:
