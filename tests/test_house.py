@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
+from falaj import __version__
 from falaj.workloads.bounds import FORMS, REGISTRY
 from tests.newcomer.documents import PACKAGES
 
@@ -58,6 +60,33 @@ def test_no_requirement_is_pinned_twice_for_one_environment() -> None:
     assert not {key: found for key, found in pins.items() if len(found) > 1}
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module's syntax by its path."""
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_bytes())
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+def test_the_version_stands_once_and_what_cannot_read_it_has_the_same() -> None:
+    typed = {
+        path
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value == __version__
+    }
+    assert typed <= {"falaj/__init__.py"}, "take falaj.__version__"
+    plugin = ROOT / "components" / "local" / "provider" / "PulumiPlugin.yaml"
+    assert yaml.safe_load(plugin.read_text(encoding="utf-8"))["version"] == __version__
+    images = ROOT / "components" / "kubernetes" / "data" / "images.yaml"
+    read = yaml.safe_load(images.read_text(encoding="utf-8"))["images"]
+    built = {name: each["tag"] for name, each in read.items() if each["source"] is None}
+    assert built
+    assert set(built.values()) == {__version__}, built
+
+
 #: Regular expressions that are equal by chance, or can't change: what they are of.
 ALIKE = {
     "[0-9a-f]{64}": "a SHA-256 in hexadecimal digits",
@@ -79,16 +108,6 @@ def expressions(tree: ast.Module) -> Iterator[str]:
                 yield text.removeprefix("^").removesuffix("$")
             case _:
                 pass
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    """Every module's syntax by its path."""
-    return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_bytes())
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-    }
 
 
 @pytest.mark.parametrize("package", PACKAGES)

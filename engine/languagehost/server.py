@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf import empty_pb2, json_format
 
+from falaj import __version__
 from falaj.engine.languagehost.children import Children
 from falaj.engine.languagehost.execute import REPORTED
 from falaj.engine.languagehost.interpreter import (
@@ -99,7 +100,6 @@ def _distribution_name(folder: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
-VERSION = "0.1.0"
 PROGRAM_GRACE_SECONDS = 4.0
 """How long a cancelled program has; the engine kills a host 5 s after asking it to leave."""
 PLUGIN_GRACE_SECONDS = 15.0
@@ -133,7 +133,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         self, request: empty_pb2.Empty, context: Context
     ) -> plugin_pb2.PluginInfo:
         """Say which version this host has."""
-        return plugin_pb2.PluginInfo(version=VERSION)
+        return plugin_pb2.PluginInfo(version=__version__)
 
     async def Run(
         self, request: language_pb2.RunRequest, context: Context
@@ -231,7 +231,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.AboutResponse(
             executable=str(interpreter.python),
             version=version,
-            metadata={"toolchain": interpreter.toolchain, "language host": f"falaj {VERSION}"},
+            metadata={"toolchain": interpreter.toolchain, "language host": f"falaj {__version__}"},
         )
 
     async def InstallDependencies(

@@ -30,8 +30,9 @@ from falaj.components.local.arguments.inference_service import FurtherModelArgs
 from falaj.engine.files import stack_home
 from falaj.stacks.settings import LocalSettings
 from falaj.stacks.settings.derived import arguments, flattened
-from falaj.stacks.settings.local import FurtherModelSettings, tracking_args
+from falaj.stacks.settings.local import FurtherModelSettings
 from falaj.stacks.settings.paths import resolved
+from falaj.stacks.settings.tracking import tracking_args
 
 _CLIENT = "operator"
 _WATCH_STOPS_S = 120

@@ -11,6 +11,7 @@ from falaj.engine.commands import INTERRUPTED, REFUSED, call
 from falaj.engine.errors import EngineError
 from falaj.engine.extras import extras_of
 from falaj.engine.short_lived import collect_rarely
+from falaj.stacks.command.console import complain
 from falaj.stacks.command.tree import falaj
 from falaj.stacks.errors import StackError
 
@@ -75,7 +76,7 @@ def _refusals() -> tuple[type[BaseException], ...]:
 
 
 def _refuse(error: object) -> int:
-    print(f"error: {error}", file=sys.stderr, flush=True)
+    complain(str(error))
     return REFUSED
 
 

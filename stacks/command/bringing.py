@@ -64,7 +64,7 @@ class Brought:
             StackError: it is another kind of stack, or another tenant's.
         """
         # The models: not for what brings without a stack.
-        from falaj.stacks.command.models import written  # noqa: PLC0415
+        from falaj.stacks.command.pinned import written  # noqa: PLC0415
         from falaj.stacks.settings import WorkloadsSettings  # noqa: PLC0415
 
         settings = file.settings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 #: Columns of a table where nobody looks at it on a terminal.
@@ -20,6 +20,15 @@ def say(text: str = "") -> None:
 def complain(text: str) -> None:
     """Print an error for a person: the message, no trace."""
     print(f"error: {text}", file=sys.stderr, flush=True)
+
+
+def progress(as_json: bool) -> Callable[[str], None]:
+    """Lines about what is being done; beside a JSON object on the other stream."""
+    return _aside if as_json else say
+
+
+def _aside(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def is_terminal() -> bool:

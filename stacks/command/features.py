@@ -39,5 +39,5 @@ def features(
     encoded = ["--encoding", encoding] if encoding is not None else []
     return service.run_workload([
         "falaj.workloads.training", "features", "--source", str(file), "--output", str(output),
-        "--features", settings.features.document(found.project.root), *encoded,
+        *settings.features.options(found.project.root), *encoded,
     ])  # fmt: skip

@@ -103,7 +103,7 @@ class Waiting:
 
     def _is_published(self) -> bool:
         # Registries, of which most stacks ask none.
-        from falaj.stacks.command.models import has_first_version  # noqa: PLC0415
+        from falaj.stacks.command.pinned import has_first_version  # noqa: PLC0415
         from falaj.stacks.images.crane import RegistryError  # noqa: PLC0415
 
         self._trouble = ""

@@ -334,7 +334,7 @@ def follows_aliases(call: Call, settings: Settings) -> bool:
     """
     if not is_workloads(settings) or not _asks_registries(call, settings):
         return False
-    from falaj.stacks.command.models import follow_in  # noqa: PLC0415 - registries' programs
+    from falaj.stacks.command.pinned import follow_in  # noqa: PLC0415 - registries' programs
 
     try:
         done = follow_in(call.stack, dry_run=False)
@@ -600,7 +600,7 @@ def status(call: Call) -> int:
 
 def _say_moved_aliases(call: Call) -> None:
     """Say what services would serve by the aliases that they follow, where that is another."""
-    from falaj.stacks.command.models import moved_in  # noqa: PLC0415 - registries' programs
+    from falaj.stacks.command.pinned import moved_in  # noqa: PLC0415 - registries' programs
 
     try:
         moved = moved_in(call.stack)

@@ -26,7 +26,7 @@ from falaj.engine.guard import guarded
 from falaj.engine.oci import ensure
 from falaj.stacks.command import project, service
 from falaj.stacks.command.console import say
-from falaj.stacks.command.models import pin_into
+from falaj.stacks.command.pinned import pin_into
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.command.publish import Served, send
 from falaj.stacks.command.workspace import Published, keep_published

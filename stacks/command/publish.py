@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from falaj.stacks.command import service
-from falaj.stacks.command.console import say
-from falaj.stacks.command.models import Where, pin_into, progress, service_in
+from falaj.stacks.command.console import progress, say
+from falaj.stacks.command.model_options import Where
 from falaj.stacks.command.options import (
     WITHOUT_STACK,
     model_option,
@@ -22,6 +22,7 @@ from falaj.stacks.command.options import (
     the_project,
     the_stack,
 )
+from falaj.stacks.command.pinned import pin_into, service_in
 from falaj.stacks.command.project import StackFile, command
 from falaj.stacks.errors import StackError
 from falaj.stacks.models.pinning import Pin

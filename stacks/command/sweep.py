@@ -181,7 +181,7 @@ def _dataset(stack: StackFile, settings: LocalSettings) -> Path:
         for part in (f"--{name}", str(given))
     ]
     if settings.features is not None:
-        cut += ["--features", settings.features.document(stack.project.root)]
+        cut += settings.features.options(stack.project.root)
     start = _folder(stack, settings.training.start)
     if start is not None and settings.is_text(stack.project.root):
         cut += ["--vocabulary-of", str(start)]
@@ -233,7 +233,7 @@ def _run_options(
 def _tracking(stack: StackFile, settings: LocalSettings) -> list[str]:
     """Options of the tracking server: where a sweep is sent doesn't name its folder."""
     from falaj.components.local.provider.workloads import tracking_options  # noqa: PLC0415
-    from falaj.stacks.settings.local import tracking_args  # noqa: PLC0415
+    from falaj.stacks.settings.tracking import tracking_args  # noqa: PLC0415
 
     return tracking_options(tracking_args(settings.training.tracking, stack.project.root))
 

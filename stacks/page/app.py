@@ -40,7 +40,7 @@ from falaj.wire.documents import is_mapping, mapping
 from falaj.workloads.bounds import VERSION_NUMBER
 from falaj.workloads.chat import ASSISTANT, USER, Message, described_template
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.connections.http import INFER
+from falaj.workloads.inference.protocol.routes import INFER
 from falaj.workloads.training.language import request_of
 from falaj.workloads.training.record import LANGUAGE
 

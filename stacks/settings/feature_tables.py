@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,10 @@ from pydantic import Field
 from falaj.components.local.arguments.dataset import DatasetArgs, FeatureTableArgs
 from falaj.components.local.machine import TABLES
 from falaj.components.specification.arguments import SameAs
+from falaj.components.specification.property_names import camel
 from falaj.components.specification.workload_bounds import form
 from falaj.stacks.settings.derived import arguments, local_section
-from falaj.stacks.settings.paths import Named, resolved
+from falaj.stacks.settings.paths import Named, not_there, resolved
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
 from falaj.stacks.settings.problems import Path as KeyPath
 from falaj.stacks.settings.section import Section
@@ -56,12 +56,15 @@ class FeaturesSettings(Section):
             for name, each in self.tables.items()
         }
 
-    def document(self, root: Path) -> str:
-        """What ``--features`` of the training's commands takes."""
-        dumped = self.model_dump(by_alias=True, exclude_none=True)
-        for name, each in self.tables.items():
-            dumped["tables"][name]["source"] = str(resolved(each.source, root))
-        return json.dumps(dumped, ensure_ascii=False)
+    def options(self, root: Path) -> list[str]:
+        """The same, as the training's commands take it."""
+        from falaj.components.local.provider.workloads import features_options  # noqa: PLC0415
+
+        tables = {
+            name: {camel(key): value for key, value in each.items()}
+            for name, each in self.arguments(root).items()
+        }
+        return features_options(self.time, tables)
 
 
 def check_features(
@@ -122,8 +125,7 @@ def _check_file(
         what = f"given {format_value(table.source)}; allowed: a {' or '.join(TABLES)} file"
         return [Finding(path, what, actions)]
     if not source.is_file():
-        what = f"there is no file {source}; a relative path starts at the project's folder"
-        return [Finding(path, what, actions)]
+        return [Finding(path, not_there(source), actions)]
     try:
         own = _Header(source, read_header(source))
     except (WorkloadError, OSError) as error:

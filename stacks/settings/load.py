@@ -238,7 +238,7 @@ def further(settings: Settings, root: Path, known: set[KeyPath]) -> list[Finding
         known: paths at which something is wrong already.
     """
     checks = importlib.import_module(
-        f"falaj.stacks.settings.{'local' if settings.platform == 'local' else 'cloud'}"
+        f"falaj.stacks.settings.{'local_checks' if settings.platform == 'local' else 'cloud'}"
     ).CHECKS
     return [each for check in checks for each in check(settings, root) if each.path not in known]
 

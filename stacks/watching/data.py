@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from falaj.stacks.settings.local import TABLES
+from falaj.components.local.machine import TABLES
 from falaj.stacks.settings.paths import resolved
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.header import read_header

@@ -27,10 +27,11 @@ from falaj.workloads.training.batches import windows
 from falaj.workloads.training.command import build_parser, requested_of
 from falaj.workloads.training.compiling import keep_apart
 from falaj.workloads.training.decoder import Decoder
+from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.launcher import resolve
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session, Setting
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.snapshot import Dataset, open_dataset
 from falaj.workloads.training.stopping import StopRequest
 

@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 from pydantic import BaseModel
 
-from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.settings.local import LocalSettings
 from falaj.stacks.settings.reference import sections_below
 from falaj.stacks.settings.shapes import NAME, Choice, Flag, Items, Key, Number, example, keys_of
-from tests.components.local.test_local_components import Mocks
-from tests.loops import own_loop
+from tests.stacks import on_machine
 
 BASE: dict[str, Any] = {
     "platform": "local", "dataset": "notes.txt",
@@ -61,17 +58,8 @@ def others(key: Key) -> Iterator[Any]:
 
 def declared(settings: dict[str, Any]) -> str:
     """What the engine is asked for."""
-    mocks = Mocks()
-    found = LocalSettings.model_validate(settings)
-
-    @pulumi.runtime.test
-    def program() -> None:
-        declare_local(found, Path("/project"))
-
-    with own_loop():
-        pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
-        program()
-    made = [(each.typ, each.name, each.inputs) for each in mocks.made]
+    found = on_machine.declared(LocalSettings.model_validate(settings), Path("/project"))
+    made = [(each.typ, each.name, each.inputs) for each in found.made]
     return json.dumps(sorted(made, key=lambda each: each[:2]), sort_keys=True, default=str)
 
 

@@ -6,19 +6,16 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 import yaml
 
 from falaj.components.local.machine import InvalidInputsError
 from falaj.components.local.provider.resources.dataset import DatasetHandler
-from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.command.__main__ import main
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import LocalSettings, validate
 from falaj.wire.values import Values
-from tests.components.local.test_local_components import Mocks
-from tests.loops import own_loop
+from tests.stacks.on_machine import inputs_of
 
 VALUES: dict[str, Any] = {
     "falaj:platform": "local",
@@ -102,19 +99,8 @@ def asked(folder: Path) -> Values:
     """What the stack's dataset is asked to be."""
     settings = validate(VALUES, folder, stack="dev")
     assert isinstance(settings, LocalSettings)
-    mocks = Mocks()
-
-    @pulumi.runtime.test
-    def program() -> None:
-        declare_local(settings, folder)
-
-    with own_loop():
-        pulumi.runtime.set_mocks(mocks, project="shop", stack="dev", preview=False)
-        program()
-    [made] = [each for each in mocks.made if each.typ == "falaj-local:index:Dataset"]
-    # The mocks know no whole numbers, nor the folders that the provider would make.
-    whole = {k: int(v) for k, v in made.inputs.items() if isinstance(v, float) and v.is_integer()}
-    return {**made.inputs, **whole, "site": str(folder), "keyring": str(folder)}
+    given = inputs_of(settings, folder, "Dataset")
+    return {**given, "site": str(folder), "keyring": str(folder)}
 
 
 def test_a_stack_s_feature_tables_reach_its_dataset(folder: Path) -> None:

@@ -9,19 +9,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 
 from falaj.components.local.provider.handler import Handler
 from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler
-from falaj.stacks.blueprints.local import declare_local
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import LocalSettings, validate
 from falaj.wire.values import Values
-from tests.components.local.test_local_components import Mocks
-from tests.loops import own_loop
 from tests.stacks.conftest import Project
+from tests.stacks.on_machine import inputs_of
 from tests.workloads.training.other_programs import ask_transformers
 
 WORDS = ("قهوة", "شاي", "تمر", "coffee", "tea", "dates")
@@ -173,24 +170,8 @@ def _asked_of_the_run(settings: LocalSettings, root: Path) -> Values:
 
 def _asked(settings: LocalSettings, root: Path, kind: str, handler: Handler) -> Values:
     """What the provider takes of one of the stack's resources."""
-    mocks = Mocks()
-
-    @pulumi.runtime.test
-    def program() -> None:
-        declare_local(settings, root)
-
-    with own_loop():
-        pulumi.runtime.set_mocks(mocks, project="falaj", stack="notes", preview=False)
-        program()
-    [made] = [each for each in mocks.made if each.typ == f"falaj-local:index:{kind}"]
-    # The mocks know no whole numbers, nor the folders that the provider would make.
-    whole = {
-        key: int(each)
-        for key, each in made.inputs.items()
-        if isinstance(each, float) and each.is_integer()
-    }
     folders = {key: f"/{key}" for key in ("site", "dataset", "keyring") if key in handler.table}
-    return handler.check({**made.inputs, **whole, **folders}, {})
+    return handler.check({**inputs_of(settings, root, kind), **folders}, {})
 
 
 def called(project: Project, said: str) -> tuple[dict[str, Any], dict[str, Any]]:

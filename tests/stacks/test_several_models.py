@@ -20,7 +20,8 @@ from falaj.stacks.command import __main__ as command
 from falaj.stacks.command import service
 from falaj.stacks.command.options import models_here
 from falaj.stacks.command.project import Project, StackFile
-from falaj.stacks.settings.local import LocalSettings, check_combinations
+from falaj.stacks.settings.local import LocalSettings
+from falaj.stacks.settings.local_checks import check_combinations
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.store import Store
 from tests.stacks.two_versions import aliases_of, make_registry

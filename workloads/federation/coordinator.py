@@ -33,10 +33,10 @@ from falaj.workloads.registry.sealed import artifact_path
 from falaj.workloads.training import checkpoint, launcher
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import PreparedData, features, prepare
+from falaj.workloads.training.finishing import Setting, evaluate, finish, report_finished
 from falaj.workloads.training.loop import Position, predict, row_losses
 from falaj.workloads.training.options import Parameters, Requested
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Setting, evaluate, finish, report_finished
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tensors import seed

@@ -15,22 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.inference import settings
-from falaj.workloads.inference.auth import Authenticator
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.drift import reference
 from falaj.workloads.inference.errors import InferenceError, body_too_large
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.metrics import NO_VERSION, Counters
+from falaj.workloads.inference.model_service import ModelService, Watched
 from falaj.workloads.inference.models import batching, memory
 from falaj.workloads.inference.models import model as models
 from falaj.workloads.inference.models.model import Model
-from falaj.workloads.inference.protocol import extensions
-from falaj.workloads.inference.service import Further, Service, Watched
+from falaj.workloads.inference.protocol import routes
+from falaj.workloads.inference.service import Further
 from falaj.workloads.inference.settings import Settings
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.package import Package
@@ -40,7 +37,7 @@ _LONGEST: Final = 500
 """Characters of a reason."""
 
 
-class FurtherService(Service):
+class FurtherService(ModelService):
     """A further model that can be asked.
 
     The worker's own service has the connections, and calls this one with what is admitted.
@@ -61,7 +58,7 @@ class FurtherService(Service):
         """Why another version than the one that was asked for is served."""
 
     def handle(self, exchange: Exchange) -> Answer | Awaitable[Answer]:
-        """Answer an admitted request; as `Service.handle`.
+        """Answer an admitted request; as `ModelService.handle`.
 
         Raises:
             RequestError: the request is refused; 413, it is larger than this model takes.
@@ -69,16 +66,6 @@ class FurtherService(Service):
         if exchange.received > self.limits.max_body_bytes:
             raise body_too_large(self.limits.max_body_bytes)
         return super().handle(exchange)
-
-    async def statistics(self) -> list[Any]:
-        """Return what the statistics say of it."""
-        totals = orjson.loads(await self._statistics())
-        found = extensions.statistics(self.model.name, totals, version=None, runs_here=True)
-        return found["model_stats"]
-
-    @property
-    def _offered(self) -> dict[str, http.Route]:
-        return self.answered_of(http.places_of(self.model.name, self.model.version))
 
 
 class Absent:
@@ -108,13 +95,13 @@ class Absent:
             RequestError: 503, what is asked needs the model.
         """
         asked = exchange.route.name if exchange.route is not None else None
-        if self.jobs is not None and asked in (http.JOB, http.JOB_RESULT):
+        if self.jobs is not None and asked in (routes.JOB, routes.JOB_RESULT):
             return self.jobs(exchange)
-        raise http.absent(self.name)
+        raise routes.absent(self.name)
 
     def not_inferred(self, status: int, seconds: float) -> None:
         """Count an inference that wasn't answered."""
-        self.counters.responded(http.INFER, status)
+        self.counters.responded(routes.INFER, status)
         self.counters.not_inferred(seconds)
 
     def index(self, only_ready: bool) -> list[dict[str, str]]:
@@ -131,7 +118,6 @@ def load(
     configuration: Settings,
     wanted: Mapping[str, Mapping[str, Any]],
     *,
-    authenticator: Authenticator,
     pool: ThreadPoolExecutor,
     threads: int,
     streams: int,
@@ -145,7 +131,6 @@ def load(
         wanted: by name, the ``version`` that its alias stands for, the one that was served
             ``before``, which serves on where the other can't be, and the ``error`` of finding
             out; each None where there is none.
-        authenticator: of the worker.
         pool: of the worker, where all its models run.
         threads: of it.
         streams: runs at once that there are threads for.
@@ -169,8 +154,7 @@ def load(
             try:
                 made = _opened(
                     settings.of_further(configuration, name), version, streams, watch,
-                    authenticator=authenticator, pool=pool, threads=threads,
-                    metrics=partial(statistics, name), statistics=partial(statistics, name),
+                    pool=pool, threads=threads, statistics=partial(statistics, name),
                 )  # fmt: skip
                 made.memory = bytes_
                 break
@@ -276,7 +260,7 @@ def _opened(
 
 
 def versions_of(further: Mapping[str, FurtherService | Absent]) -> dict[str, str | None]:
-    """Return which versions can be asked, as a `http.Router` takes them."""
+    """Return which versions can be asked, as a `routes.Router` takes them."""
     return {
         name: str(each.version) if each.version is not None else None
         for name, each in further.items()

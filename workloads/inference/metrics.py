@@ -22,8 +22,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from falaj.workloads.documents import is_dictionary, is_sequence
-from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.drift.answers import BUCKETS
+from falaj.workloads.inference.protocol.routes import INFER
 
 BOUNDS = (
     50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3,

@@ -182,6 +182,11 @@ def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> lis
     known = {label: each for label, each in every.items() if each and name in each}
     elsewhere = engine.get("precision")
     served = _elsewhere(elsewhere) if elsewhere else quantisation.get("accepted")
+    # Not all of an engine: not installed, or not asked for.
+    refused = {
+        label: why for label, why in engine.get("left_out", {}).items() if label not in ENGINES
+    }
+    why_not = {_elsewhere(label): why for label, why in refused.items()}
     found: list[tuple[str, str]] = []
     for label, each in known.items():
         score = f"{name.replace('_', ' ')} {_figure(name, each[name])}"
@@ -191,13 +196,14 @@ def candidates(quantisation: Mapping[str, Any], *, measured: bool = True) -> lis
             text += f", {each['latency_us']:,.1f} µs a row with {threads} thread(s)"
             better = [other for other in known if dominates(name, known[other], each)]
             notes += [f"{other} is better in all" for other in better]
+            notes += [f"not chosen: {why_not[label]}"] if label in why_not else []
         found.append((f"candidate {label}", f"{text} ({'; '.join(notes)})" if notes else text))
     if measured:
         found += [
             (f"no candidate {_elsewhere(label)}", why)
-            for label, why in engine.get("left_out", {}).items()
-            # All of an engine: not installed, or not asked for. Of 4 bits: no language model.
-            if label not in ENGINES and not (label == "int4" and not every[label])
+            for label, why in refused.items()
+            # What was measured has its row. Of 4 bits: no language model.
+            if _elsewhere(label) not in known and not (label == "int4" and not every[label])
         ]
     return found
 

@@ -22,6 +22,7 @@ from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import checkpoint, hardware
 from falaj.workloads.training import record as records
 from falaj.workloads.training.batches import PreparedData
+from falaj.workloads.training.finishing import Setting, finish, report_finished
 from falaj.workloads.training.language import FAMILY
 from falaj.workloads.training.launcher import only_run
 from falaj.workloads.training.loop import (
@@ -34,7 +35,6 @@ from falaj.workloads.training.loop import (
 )
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.progress import Progress, Telemetry
-from falaj.workloads.training.session import Setting, finish, report_finished
 from falaj.workloads.training.snapshot import Dataset, digest, make_folder
 from falaj.workloads.training.stopping import StopRequest
 

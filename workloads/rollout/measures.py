@@ -13,8 +13,8 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from falaj.workloads.inference.connections.http import INFERENCES
 from falaj.workloads.inference.metrics import GENERATED, PREFIX
+from falaj.workloads.inference.protocol.routes import INFERENCES
 
 _LATENCY: Final = f"{PREFIX}_request_duration_seconds_bucket"
 _FIRST_TOKEN: Final = f"{PREFIX}_time_to_first_token_seconds_bucket"

@@ -32,6 +32,7 @@ from falaj.workloads.training import record as records
 from falaj.workloads.training import start as starts
 from falaj.workloads.training.distillation import Teacher
 from falaj.workloads.training.faults import code_of
+from falaj.workloads.training.finishing import Setting, report_finished
 from falaj.workloads.training.layout import check_layout
 from falaj.workloads.training.opened import open_start_of, open_teacher_of, read_code
 from falaj.workloads.training.options import (
@@ -47,7 +48,7 @@ from falaj.workloads.training.options import (
 from falaj.workloads.training.own_code import OwnCode
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress, listening
-from falaj.workloads.training.session import Session, Setting, report_finished
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.snapshot import Dataset, make_folder, open_dataset, open_keyring
 from falaj.workloads.training.start import Start
 from falaj.workloads.training.stopping import StopRequest

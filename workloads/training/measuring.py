@@ -27,12 +27,13 @@ from falaj.workloads.errors import printable
 from falaj.workloads.training import distributed
 from falaj.workloads.training.command import build_parser, requested_of
 from falaj.workloads.training.compiling import NEVER
+from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.measurer import ending
 from falaj.workloads.training.opened import open_start_of, open_teacher_of, read_code
 from falaj.workloads.training.options import Parameters
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session, Setting
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.snapshot import open_dataset, open_keyring
 from falaj.workloads.training.stopping import StopRequest
 

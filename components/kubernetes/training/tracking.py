@@ -121,10 +121,12 @@ def checked(
         errors.say(
             f"{_AT}.pod_port", "is of pods in this cluster; leave it out, or give namespace"
         )
-    entry = str(asked.get("secret") or "")
-    if "secret" in asked:
-        entry = errors.text(asked, "secret")
+    entry, authority = str(found["secret"] or ""), asked.get("authority")
+    # What is no text at all was refused above, and is told once.
+    if not errors.has(f"{_AT}.secret"):
         check_secret_entry(f"{_AT}.secret", entry, placed, errors)
+    if errors.has(f"{_AT}.authority"):
+        authority = None
     return Tracking(
         server=str(found["server"]),
         experiment=str(found["experiment"] or ""),
@@ -133,7 +135,7 @@ def checked(
         port=found["pod_port"] or port,
         entry=entry,
         store=store,
-        authority=registry.certificates(f"{_AT}.authority", asked.get("authority"), errors),
+        authority=registry.certificates(f"{_AT}.authority", authority, errors),
     )
 
 

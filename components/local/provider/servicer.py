@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from falaj import __version__
 from falaj.components.local import machine
 from falaj.components.local.machine import InvalidInput, InvalidInputsError, LocalError
 from falaj.components.local.provider import fields
@@ -391,14 +392,13 @@ class EngineLog:
 
 # Runs the provider as a plugin process, and ends it when the engine is gone.
 
-VERSION: Final = "0.1.0"
 _ALIVE_EVERY_S: Final = 2.0
 _MISSED_LIMIT: Final = 3
 
 
 async def serve(engine_address: str, handlers: Sequence[Handler]) -> None:
     """Serve until the engine ends the process, is gone itself, or a signal comes."""
-    servicer = LocalServicer(handlers, EngineLog(engine_address), VERSION)
+    servicer = LocalServicer(handlers, EngineLog(engine_address), __version__)
     # Work in threads sees the cancellation, stops its processes and keeps what it has.
     await wire.serve(servicer, _wait_until_alone(engine_address), grace_s=60)
 

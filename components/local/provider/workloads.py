@@ -115,6 +115,19 @@ def own_options(values: object) -> list[str]:
     ]
 
 
+def features_options(time: object, tables: object) -> list[str]:
+    """The feature tables of a dataset, as a document; none: nothing.
+
+    Args:
+        time: the dataset's column that says of which moment a row is; None: there is none.
+        tables: by name what is said of each, by the names of properties.
+    """
+    if not tables:
+        return []
+    document = {"time": time, "tables": tables}
+    return options({"features": json.dumps(document, ensure_ascii=False)})
+
+
 def tracking_options(given: Mapping[str, Any]) -> list[str]:
     """Options of a tracking server or file; none: nothing is sent.
 

@@ -30,8 +30,8 @@ from falaj.components.kubernetes.addons.gpu_metrics import (
 from falaj.components.kubernetes.addons.installation import installations, manifests
 from falaj.components.kubernetes.addons.monitoring import DASHBOARDS, dashboard
 from falaj.policies.model import Stack
-from falaj.workloads.inference.connections.http import INFERENCES
 from falaj.workloads.inference.metrics import BOUNDS, TEXT_BOUNDS, Counters, Totals
+from falaj.workloads.inference.protocol.routes import INFERENCES
 from tests.components.kubernetes import alert_cases
 from tests.components.kubernetes.platforms import HOOK, MAIL, PAGER, findings, program, spec
 

@@ -80,6 +80,16 @@ def test_a_server_that_nothing_may_be_sent_to(changes: dict[str, Any], reason: s
     assert "me:word" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["secret", "authority"])
+@pytest.mark.parametrize("given", ["", " ", 5, ["acme/tracking"]], ids=repr)
+def test_what_is_no_text_is_told_once(name: str, given: Any) -> None:
+    with pytest.raises(pulumi.InputPropertiesError) as refused:
+        job(**{**CPU, "tracking": {**BARE, name: given}})
+    [error] = refused.value.errors or ()
+    assert error["property_path"] == f"tracking.{name}"
+    assert "text that is not empty" in error["reason"]
+
+
 @pytest.mark.parametrize("place", ["existing", "eks", "aks"])
 def test_pods_reach_the_server_alone_and_have_the_token_as_a_file(place: str) -> None:
     entry = "acme--tracking" if place == "aks" else "acme/tracking"

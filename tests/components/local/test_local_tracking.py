@@ -12,7 +12,7 @@ from falaj.components.local.machine import InvalidInputsError, LocalError
 from falaj.components.local.provider.handler import Context
 from falaj.components.local.provider.resources.training_run import TrainingRunHandler, run_digest
 from falaj.stacks.settings import LocalSettings, validate
-from falaj.stacks.settings.local import tracking_args
+from falaj.stacks.settings.tracking import tracking_args
 from falaj.workloads.training import record as records
 from tests.components.local.conftest import ProviderClient
 from tests.stacks.test_every_local_setting import declared

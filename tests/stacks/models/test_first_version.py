@@ -15,7 +15,7 @@ from falaj.stacks.blueprints import in_cluster as blueprint
 from falaj.stacks.command import first_version, in_cluster, lifecycle, pods
 from falaj.stacks.command.call import Call
 from falaj.stacks.command.first_version import Waiting
-from falaj.stacks.command.models import follow_in
+from falaj.stacks.command.pinned import follow_in
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import WorkloadsSettings

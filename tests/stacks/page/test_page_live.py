@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from falaj.stacks.page.drift import drift_of
 from falaj.stacks.page.form import NOTHING
 from falaj.stacks.page.live import HEIGHT, SPAN, WIDTH, WINDOW, Meter, duration, rate
-from falaj.workloads.inference.connections.http import CARDS, CHATS, COMPLETIONS
 from falaj.workloads.inference.metrics import GENERATED, PROMPT, Counters, Totals
+from falaj.workloads.inference.protocol.routes import CARDS, CHATS, COMPLETIONS
 from falaj.workloads.rollout.measures import read
 
 

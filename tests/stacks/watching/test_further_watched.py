@@ -16,8 +16,8 @@ from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.watching.machine import Machine
 from falaj.stacks.watching.seen import seen
 from falaj.stacks.watching.several import Watches
-from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.metrics import PREFIX
+from falaj.workloads.inference.protocol.routes import INFER
 from falaj.workloads.watching.ladder import NoDataError
 from falaj.workloads.watching.memory import Memory
 from falaj.workloads.watching.report import read_report

@@ -26,8 +26,8 @@ from falaj.stacks.watching.machine import Machine, judged, learned_from
 from falaj.stacks.watching.seen import seen
 from falaj.stacks.watching.server import Server
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.inference.connections.http import INFER
 from falaj.workloads.inference.metrics import PREFIX
+from falaj.workloads.inference.protocol.routes import INFER
 from falaj.workloads.optimization import worth
 from falaj.workloads.rollout.pairs import Outcomes
 from falaj.workloads.watching.ladder import NoDataError

@@ -18,10 +18,10 @@ from typing import Any
 import orjson
 
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.connection import Connection
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.models import model
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.protocol.oip import Inference
 from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.settings import (
@@ -52,7 +52,7 @@ class Runtime(Service):
         self, exchange: Exchange, certificate: Mapping[str, Any] | None, client: bytes
     ) -> None:
         if exchange.url.endswith(b"/stats"):
-            exchange.route = http.Route("stats", (b"GET",), None)
+            exchange.route = routes.Route("stats", (b"GET",), None)
             return
         super().admit(exchange, certificate, client)
         self.seen.append(exchange)

@@ -34,7 +34,8 @@ from falaj.workloads.inference.models.batching import Batcher, Member, Plan
 from falaj.workloads.inference.models.model import INLINE_SECONDS, Model
 from falaj.workloads.inference.protocol import extensions
 from falaj.workloads.inference.protocol.oip import Inference
-from falaj.workloads.inference.service import QUEUE_BATCHES, QUEUE_PER_THREAD, Service
+from falaj.workloads.inference.runs import QUEUE_BATCHES, QUEUE_PER_THREAD
+from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.settings import Limits
 from tests.examples import examples
 from tests.workloads.inference import models
@@ -959,8 +960,7 @@ def test_statistics_and_metrics_count_runs_by_their_rows() -> None:
     totals.ended(1)
     totals.update(2, 1, counters.snapshot())
     totals.update(3, 2, Counters().snapshot())
-    found = extensions.statistics("mlp", totals.by_version(), version=None, runs_here=True)
-    old, new = found["model_stats"]
+    old, new = extensions.statistics("mlp", totals.by_version(), version=None, runs_here=True)
     assert old["batch_stats"] == [
         {"batch_size": 2, "compute_infer": {"count": 4, "ns": 1_500_000_000}},
         {"batch_size": 3, "compute_infer": {"count": 2, "ns": 500_000_000}},

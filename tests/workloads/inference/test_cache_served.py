@@ -11,7 +11,7 @@ import pytest
 from falaj.workloads.inference.language.completions import MOST_TEXTS
 from falaj.workloads.inference.language.generation import Sampling
 from falaj.workloads.inference.process.worker import available
-from falaj.workloads.inference.service import TEXTS_PER_THREAD
+from falaj.workloads.inference.runs import TEXTS_PER_THREAD
 from tests.waiting import wait_for
 from tests.workloads.inference import decoders
 from tests.workloads.inference.languages import COMPLETIONS, NAME, ask, joined, streamed, texts

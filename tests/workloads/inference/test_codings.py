@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.codings import MOST_FOR_ONE, PIECE_BYTES, STRETCH_BYTES
 from falaj.workloads.inference.connections.http import Bodies, Exchange, Reader
+from falaj.workloads.inference.protocol import routes
 from tests.workloads.inference.raw_http import Raw, error, head, request
 from tests.workloads.inference.serving import row
 
 LIMIT = 100_000
-INFER = next(route for route in http.ROUTES if route.name == http.INFER)
+INFER = next(route for route in routes.ROUTES if route.name == routes.INFER)
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress, "x-gzip": gzip.compress, "GZIP": gzip.compress,
     "deflate": zlib.compress,

@@ -20,7 +20,7 @@ from falaj.workloads.inference.connections.connection import FLUSH_SECONDS
 from falaj.workloads.inference.language import completions
 from falaj.workloads.inference.process.worker import available
 from falaj.workloads.inference.rpc.messages import CLASSES
-from falaj.workloads.inference.service import TEXTS_PER_THREAD
+from falaj.workloads.inference.runs import TEXTS_PER_THREAD
 from falaj.workloads.rollout.measures import read
 from tests.examples import examples
 from tests.waiting import wait_for

@@ -17,10 +17,11 @@ from falaj.workloads.inference.connections.http import Exchange
 from falaj.workloads.inference.drift import counting, reference, shifts
 from falaj.workloads.inference.drift.counting import Counting
 from falaj.workloads.inference.drift.reference import Reference
+from falaj.workloads.inference.model_service import Watched
 from falaj.workloads.inference.models import model
 from falaj.workloads.inference.models.remote import RelayedModel, schema_of
 from falaj.workloads.inference.protocol.oip import Inference
-from falaj.workloads.inference.service import Service, Watched
+from falaj.workloads.inference.service import Service
 from falaj.workloads.training import dataset
 from tests.workloads.inference import models, watched
 from tests.workloads.inference.oip import LIMITS

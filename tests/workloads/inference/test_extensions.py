@@ -41,7 +41,7 @@ def counted(*, seconds: float = 0.5, rows: int = 3) -> Counters:
 
 def of(totals: Totals, **options: Any) -> list[dict[str, Any]]:
     given: Any = {"version": None, "runs_here": True} | options
-    return extensions.statistics("mlp", totals.by_version(), **given)["model_stats"]
+    return extensions.statistics("mlp", totals.by_version(), **given)
 
 
 def test_the_counts_of_all_workers_are_summed_by_version() -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference.connections import http
-from falaj.workloads.inference.connections.http import Router
 from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.protocol import routes
+from falaj.workloads.inference.protocol.routes import Router
 from falaj.workloads.inference.rpc.messages import CLASSES
 from tests.workloads.inference import models
 from tests.workloads.inference.grpc_calls import row as grpc_row
@@ -39,7 +39,7 @@ SERVED = ("first", "price", "jobs", "versions", "gone")
 @pytest.mark.parametrize("model", SERVED)
 def test_a_job_is_asked_for_below_its_models_name(model: str) -> None:
     base = f"/v2/models/{model}/jobs"
-    for path, name in (("", http.JOBS), ("/x", http.JOB), ("/x/result", http.JOB_RESULT)):
+    for path, name in (("", routes.JOBS), ("/x", routes.JOB), ("/x/result", routes.JOB_RESULT)):
         found = ROUTER.find((base + path).encode())
         assert found is not None
         assert (found.name, found.model, found.scope) == (name, model, "predict")
@@ -62,12 +62,12 @@ def test_no_path_asks_for_another_models_job_than_it_begins_with(parts: list[str
     """The scope is demanded of the route's model; what is found is found below that name."""
     url = ("/v2/models/" + "/".join(quote(each, safe="%.") for each in parts)).encode()
     found = ROUTER.find(url)
-    if found is None or found.name not in (http.JOBS, http.JOB, http.JOB_RESULT):
+    if found is None or found.name not in (routes.JOBS, routes.JOB, routes.JOB_RESULT):
         return
-    path = http.path_of(url).decode()
+    path = routes.path_of(url).decode()
     assert path.startswith(f"/v2/models/{found.model}/")
     assert found.model in SERVED
-    if found.name != http.JOBS:
+    if found.name != routes.JOBS:
         identifier = ROUTER.job_of(url)
         assert "/" not in identifier
         rest = path.removeprefix(f"/v2/models/{found.model}/").strip("/").removesuffix("/result")

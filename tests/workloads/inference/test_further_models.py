@@ -15,12 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from falaj.workloads.inference import auth, configuration, further, settings
+from falaj.workloads.inference import configuration, further, settings
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections.http import Exchange, Router
+from falaj.workloads.inference.connections.http import Exchange
 from falaj.workloads.inference.errors import InferenceError, RequestError
 from falaj.workloads.inference.metrics import Counters
 from falaj.workloads.inference.process import logs
+from falaj.workloads.inference.protocol.routes import Router
 from falaj.workloads.inference.rpc.messages import CLASSES
 from falaj.workloads.inference.service import Service
 from falaj.workloads.registry.keyring import KeyRing
@@ -514,7 +515,7 @@ def test_a_language_model_is_the_first_model_or_none(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         found = further.load(
             known, {languages.NAME: {"version": version}}, streams=1, threads=1, pool=pool,
-            authenticator=auth.Authenticator(known.auth), statistics=_nothing,
+            statistics=_nothing,
             watch=lambda *_: pytest.fail("it isn't watched"),
         )  # fmt: skip
     assert "is a language model" in (found[languages.NAME].error or "")

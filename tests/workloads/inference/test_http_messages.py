@@ -12,15 +12,8 @@ from collections.abc import Iterator
 import h11
 import pytest
 
-from falaj.workloads.inference.connections.http import (
-    JOB,
-    ROUTES,
-    WITH_BODY,
-    Bodies,
-    Exchange,
-    Reader,
-    Router,
-)
+from falaj.workloads.inference.connections.http import Bodies, Exchange, Reader
+from falaj.workloads.inference.protocol.routes import JOB, ROUTES, WITH_BODY, Router
 
 ROUTER = Router("mlp", "1")
 POST = b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\n"

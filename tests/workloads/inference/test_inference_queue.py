@@ -25,7 +25,8 @@ from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.process.channel import Channel
 from falaj.workloads.inference.process.worker import Worker
 from falaj.workloads.inference.protocol.oip import Inference
-from falaj.workloads.inference.service import QUEUE_PER_THREAD, QUEUE_SECONDS, Service
+from falaj.workloads.inference.runs import QUEUE_PER_THREAD, QUEUE_SECONDS
+from falaj.workloads.inference.service import Service
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row
 

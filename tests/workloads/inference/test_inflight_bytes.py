@@ -22,16 +22,17 @@ from falaj.workloads.inference.connections.http import (
     Reader,
 )
 from falaj.workloads.inference.errors import InferenceError
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.settings import Limits, parse
 from tests.workloads.inference import models
 from tests.workloads.inference.raw_http import Raw, error, head, request
 from tests.workloads.inference.serving import Server, Site
 
 MIB = 1024 * 1024
-ROUTES = {route.name: route for route in http.ROUTES}
+ROUTES = {route.name: route for route in routes.ROUTES}
 
 
-def reader(bodies: Bodies, route: str = http.INFER) -> Reader:
+def reader(bodies: Bodies, route: str = routes.INFER) -> Reader:
     def admit(exchange: Exchange) -> None:
         exchange.route = ROUTES[route]
 
@@ -84,7 +85,7 @@ def test_every_byte_that_is_counted_is_let_go() -> None:
 def test_a_body_that_nobody_reads_is_not_kept() -> None:
     """Health needs no credentials: whoever sends it a body takes no memory."""
     bodies = Bodies(64 * MIB)
-    read = reader(bodies, http.LIVE)
+    read = reader(bodies, routes.LIVE)
     start = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     read.feed(start + b"1000\r\n" + b"x" * 0x1000 + b"\r\n", None)
     assert read.exchange is not None
@@ -127,7 +128,7 @@ async def waiting_twice(start: bytes, body: bytes) -> tuple[list[int], bytes, by
     known = Head(start, Exchange(method=b"POST", received=len(body)), float("inf"), b"")
 
     def admit(exchange: Exchange, *_: object) -> None:
-        exchange.route = ROUTES[http.INFER]
+        exchange.route = ROUTES[routes.INFER]
 
     service: Any = SimpleNamespace(
         limits=Limits(), bodies=Bodies(100), arriving={},
@@ -182,7 +183,7 @@ async def read_slowly(use: Callable[[Connection, Slow, Bodies], Awaitable[None]]
         return Answer(200, LARGE, http.BINARY, held=True)
 
     def admit(exchange: Exchange, *_: object) -> None:
-        exchange.route = ROUTES[http.JOB_RESULT]
+        exchange.route = ROUTES[routes.JOB_RESULT]
 
     service: Any = SimpleNamespace(
         limits=Limits(), bodies=bodies, header_cache=lambda _: HeaderCache(), arriving={},

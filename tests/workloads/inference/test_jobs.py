@@ -25,7 +25,7 @@ from hypothesis import strategies as some
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections.http import Answer, Exchange, Router
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.connections.http import Bodies as Memory
 from falaj.workloads.inference.errors import RequestError, retry_of
 from falaj.workloads.inference.jobs import runs as job_runs
@@ -34,6 +34,7 @@ from falaj.workloads.inference.jobs.queue import JobQueue
 from falaj.workloads.inference.jobs.runs import JobRuns
 from falaj.workloads.inference.jobs.store import Bodies, Job, Jobs, new_id, parse
 from falaj.workloads.inference.process import channel, worker
+from falaj.workloads.inference.protocol.routes import Router
 from falaj.workloads.inference.settings import JobSettings
 from falaj.workloads.registry import sealed
 from falaj.workloads.registry.keyring import KeyRing

@@ -14,10 +14,9 @@ import orjson
 import pytest
 from onnx import TensorProto
 
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.models.model import Model
-from falaj.workloads.inference.protocol import openapi
+from falaj.workloads.inference.protocol import openapi, routes
 from falaj.workloads.inference.settings import SCOPES
 from tests.waiting import wait_for
 from tests.workloads.inference import models
@@ -32,7 +31,7 @@ MODELS = {
 
 
 def described(served: Model, *, certificates: bool = True) -> dict[str, Any]:
-    places = http.Router(served.name, served.version).places
+    places = routes.Router(served.name, served.version).places
     return openapi.describe(places, served.schema, certificates=certificates)
 
 
@@ -98,7 +97,7 @@ def test_the_judge_would_find_a_mistake() -> None:
 
 @pytest.mark.parametrize("model", ["mlp", "stats", "versions", "v2"])
 def test_its_paths_are_the_routes(model: str) -> None:
-    router = http.Router(model, "3")
+    router = routes.Router(model, "3")
     document = openapi.describe(router.places, MLP.schema, certificates=False)
     assert set(document["paths"]) == set(router.places)
     found: dict[str, set[tuple[bytes, ...]]] = {}
@@ -111,12 +110,12 @@ def test_its_paths_are_the_routes(model: str) -> None:
         for operation in operations.values():
             scopes = [scope for each in operation["security"] for scope in each["bearer"]]
             assert scopes == ([route.scope] if route.scope else [])
-            assert ("requestBody" in operation) == (route.name in http.WITH_BODY)
-    assert found == {route.name: {route.methods} for route in http.ROUTES}
+            assert ("requestBody" in operation) == (route.name in routes.WITH_BODY)
+    assert found == {route.name: {route.methods} for route in routes.ROUTES}
 
 
 def test_an_experiments_headers_are_described_where_they_mean_something() -> None:
-    places = http.Router("mlp", "1").places
+    places = routes.Router("mlp", "1").places
     document = openapi.describe(places, MLP.schema, certificates=False, key="x-customer")
     assert [*judge(document).iter_errors()] == []
     named = {
@@ -128,7 +127,7 @@ def test_an_experiments_headers_are_described_where_they_mean_something() -> Non
 
 
 def test_a_route_that_nobody_describes_fails() -> None:
-    places = {"/v2/new": http.Route("new", (b"GET",), "predict")}
+    places = {"/v2/new": routes.Route("new", (b"GET",), "predict")}
     with pytest.raises(KeyError):
         openapi.describe(places, MLP.schema, certificates=False)
 
@@ -270,8 +269,8 @@ def test_who_may_infer_may_read_it(running: Server, token: str) -> None:
     assert (status, "predict" in answer["error"]) == (403, True)
 
 
-BODIES = {http.INFER: row(), http.JOBS: row(), http.INDEX: {"ready": True},
-          http.FEEDBACK: {"labels": [{"id": "a", "label": "1"}]}}  # fmt: skip
+BODIES = {routes.INFER: row(), routes.JOBS: row(), routes.INDEX: {"ready": True},
+          routes.FEEDBACK: {"labels": [{"id": "a", "label": "1"}]}}  # fmt: skip
 
 
 PLAIN = {"Date", "Content-Type", "Content-Length", "Connection"}
@@ -348,7 +347,7 @@ def test_every_path_answers_as_it_is_described(site: Site, start: Callable[..., 
         return told["id"]
 
     _, document = call(connection, "GET", "/v2/openapi.json", token=token)
-    names = {path: route.name for path, route in http.Router("mlp", "1").places.items()}
+    names = {path: route.name for path, route in routes.Router("mlp", "1").places.items()}
     for template, operations in document["paths"].items():
         path = template.format(id=job()) if "{id}" in template else template
         # What removes comes last.

@@ -155,7 +155,7 @@ def test_an_answer_that_cannot_be_given_is_not_counted_as_one(
         assert [each.statuses() for each in got] == [[400]] * 3
         assert service.counters.overflow_wanted > 0
         totals = {"1": service.counters.snapshot()}
-        (found,) = statistics("mlp", totals, version=None, runs_here=True)["model_stats"]
+        (found,) = statistics("mlp", totals, version=None, runs_here=True)
         assert (found["execution_count"], found["inference_stats"]["fail"]["count"]) == (0, 3)
 
     tiers.run(use)

@@ -21,7 +21,8 @@ from falaj.workloads.inference.models.batching import Plan
 from falaj.workloads.inference.models.priorities import HEAD_START, Ordered
 from falaj.workloads.inference.protocol import oip
 from falaj.workloads.inference.protocol.oip import Inference
-from falaj.workloads.inference.service import QUEUE_PER_THREAD, Service
+from falaj.workloads.inference.runs import QUEUE_PER_THREAD
+from falaj.workloads.inference.service import Service
 from tests.examples import examples
 from tests.workloads.inference import models
 from tests.workloads.inference.serving import Site, row

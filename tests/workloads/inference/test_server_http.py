@@ -11,6 +11,7 @@ import time
 import httpx
 import pytest
 
+from falaj import __version__
 from tests.workloads.inference.raw_http import INFER, Raw, error, head, request
 from tests.workloads.inference.serving import Server, call, row
 
@@ -294,6 +295,6 @@ def test_metadata(running: Server, token: str, base: str, slash: str) -> None:
     status, answer = call(connection, "GET", "/v2" + slash, token=token)
     assert answer == {
         "name": "falaj",
-        "version": "0.1.0",
+        "version": __version__,
         "extensions": ["binary_tensor_data", "statistics", "model_configuration"],
     }

@@ -237,6 +237,16 @@ def test_the_card_has_each_candidates_score_size_and_time() -> None:
         found["candidate int4"] == "accuracy 89.00 %, 2,000 bytes, 5.0 µs a row with 1 thread(s)"
     )
     assert found["no candidate int4 in OpenVINO"] == "88 rows"
+    # What was measured has one row, whether it may be chosen or not.
+    measured = {"accuracy": 0.7, "size_bytes": 2_000, "latency_us": 4.0}
+    tried = {"candidates": {"int8": measured}, "left_out": {"int8": "too wrong"}}
+    rows = card_text.candidates({**quantisation, "engine": tried})
+    assert [text for label, text in rows if "int8 in OpenVINO" in label] == [
+        "accuracy 70.00 %, 2,000 bytes, 4.0 µs a row with 1 thread(s) (not chosen: too wrong)"
+    ]
+    assert "not chosen" not in str(
+        card_text.candidates({**quantisation, "engine": tried}, measured=False)
+    )
     # Of other models than those of language, which never have one, it is no news.
     others = card_text.candidates({**quantisation, "int4": None})
     assert "no candidate int4 in OpenVINO" not in dict(others)

@@ -13,9 +13,10 @@ import pytest
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training import distributed, launcher, shard_set
 from falaj.workloads.training.distillation import open_teacher
+from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session, Setting
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.start import open_start
 from falaj.workloads.training.stopping import StopRequest

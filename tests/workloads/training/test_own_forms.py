@@ -20,11 +20,12 @@ from falaj.workloads.optimization.pipeline import FLOAT_MODEL, Request, optimise
 from falaj.workloads.training import checkpoint, distributed, launcher, own_model
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.checkpoint import load_trained
+from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.options import Requested
 from falaj.workloads.training.own_code import read_folder
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session, Setting
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.tensors import seed

@@ -23,11 +23,12 @@ from falaj.workloads.training import command, distributed, launcher
 from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.batches import Augmentation, Batches, prepare
 from falaj.workloads.training.checkpoint import load_trained
+from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.own_code import read_folder
 from falaj.workloads.training.own_model import guarded
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session, Setting
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.snapshot import Dataset
 from falaj.workloads.training.stopping import StopRequest
 from tests.newcomer import documents

@@ -25,10 +25,11 @@ from falaj.workloads.training import dataset as datasets
 from falaj.workloads.training.ahead import Ahead
 from falaj.workloads.training.batches import PreparedData, prepare
 from falaj.workloads.training.checkpoint import load_trained
+from falaj.workloads.training.finishing import Setting
 from falaj.workloads.training.options import Requested, check
 from falaj.workloads.training.own_code import read_folder
 from falaj.workloads.training.progress import Progress
-from falaj.workloads.training.session import Session, Setting
+from falaj.workloads.training.session import Session
 from falaj.workloads.training.shard_order import LANES, EpochOrder, lanes_of, span
 from falaj.workloads.training.shards import Shards, place
 from falaj.workloads.training.snapshot import Dataset, open_dataset, require_whole

@@ -26,6 +26,7 @@ from falaj.workloads.inference.connections.listening import LINGER_SECONDS
 from falaj.workloads.inference.errors import FAULT, OPENAI, RequestError
 from falaj.workloads.inference.language.completions import Completion
 from falaj.workloads.inference.models.batching import Member
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.service import Service
 
 HELD_BODY_BYTES = 64 * 1024
@@ -417,7 +418,7 @@ class Connection(asyncio.Protocol):
 
 
 def _refusal(error: RequestError, exchange: Exchange) -> Answer:
-    body = error.body(http.path_of(exchange.url))
+    body = error.body(routes.path_of(exchange.url))
     return Answer(error.status, body, headers=error.headers, close=error.close)
 
 

@@ -13,9 +13,9 @@ from falaj.workloads.inference.auth import Identity
 from falaj.workloads.inference.connections.header_names import REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.model_service import ModelService
 from falaj.workloads.inference.process import channel
 from falaj.workloads.inference.rpc.calls import pack, unpack
-from falaj.workloads.inference.service import Service
 
 NUMBER_BYTES: Final = 8
 """Of the number that a request has between two processes."""
@@ -29,7 +29,7 @@ class CandidateRuns:
         tell: sends the master a message.
     """
 
-    def __init__(self, service: Service, tell: Callable[[int, bytes], None]) -> None:
+    def __init__(self, service: ModelService, tell: Callable[[int, bytes], None]) -> None:
         self._service = service
         self._tell = tell
         self._tasks: set[asyncio.Task[None]] = set()

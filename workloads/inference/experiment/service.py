@@ -13,13 +13,13 @@ from weakref import WeakSet
 
 import orjson
 
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import ARM, KNOWN, REQUEST_ID
 from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.experiment.arms import ARMS, LIVE, Arm, arm_of
 from falaj.workloads.inference.metrics import BOUNDS
 from falaj.workloads.inference.models.remote import Breaker
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.rpc.calls import pack, unpack
 from falaj.workloads.inference.service import Service, log_part
 from falaj.workloads.inference.settings import ExperimentSettings
@@ -166,7 +166,7 @@ class ExperimentService(Service):
             RequestError: the request is refused.
         """
         assert exchange.route is not None  # noqa: S101 - admitted requests have a route
-        if exchange.route.name != http.INFER or exchange.route.model in self.further:
+        if exchange.route.name != routes.INFER or exchange.route.model in self.further:
             return super().handle(exchange)
         given = exchange.arm = self._given(exchange)
         if given is None or given.arm == LIVE:
@@ -212,7 +212,7 @@ class ExperimentService(Service):
     def _names_version(self, url: bytes) -> bool:
         """Whether a path asks for the version that serves by its number."""
         model = f"/v2/models/{self.model.name}/infer".encode()
-        return url != model and http.path_of(url).rstrip(b"/") != model
+        return url != model and routes.path_of(url).rstrip(b"/") != model
 
     def _why_not(self, exchange: Exchange) -> str | None:
         if not self._is_ready:

@@ -21,9 +21,8 @@ import orjson
 
 from falaj.workloads.errors import IntegrityError, WorkloadError
 from falaj.workloads.inference.auth import Identity
-from falaj.workloads.inference.connections import http
 from falaj.workloads.inference.connections.header_names import IDEMPOTENCY_KEY, MARK, REQUEST_ID
-from falaj.workloads.inference.connections.http import Answer, Exchange, Router
+from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import FAULT, RequestError, retry_after
 from falaj.workloads.inference.jobs.store import (
     DONE,
@@ -33,7 +32,10 @@ from falaj.workloads.inference.jobs.store import (
     new_id,
     served_no_more,
 )
+from falaj.workloads.inference.model_service import ModelService
 from falaj.workloads.inference.process import channel
+from falaj.workloads.inference.protocol import routes
+from falaj.workloads.inference.protocol.routes import Router
 from falaj.workloads.inference.service import Service
 
 PATIENCE_SECONDS = 5.0
@@ -66,7 +68,7 @@ class JobRuns:
         service: Service,
         bodies: Bodies,
         *,
-        further: Mapping[str, Service],
+        further: Mapping[str, ModelService],
         ask: Callable[[int, bytes], Awaitable[bytes]],
         tell: Callable[[int, bytes], None],
         counted: Callable[[], None],
@@ -98,20 +100,20 @@ class JobRuns:
         # A certificate and a token that say the same name aren't one caller.
         owner = f"{identity.means}:{identity.subject}"
         model = route.model or ""
-        if route.name == http.JOBS:
+        if route.name == routes.JOBS:
             return await self._accept(exchange, self._service_of(model), owner)
         asked = {"id": Router.job_of(exchange.url), "owner": owner, "model": model}
         if exchange.method == b"DELETE":
             await self._asked("remove", **asked)
             return Answer(200, orjson.dumps({"id": asked["id"], "state": "removed"}))
         found = await self._asked("find", **asked)
-        if route.name == http.JOB:
+        if route.name == routes.JOB:
             state = found["job"]["state"]
             again = () if state in (DONE, FAILED) else (retry_after(AGAIN_SECONDS),)
             return Answer(200, orjson.dumps(found["job"]), headers=again)
         return await self._result(exchange, found, asked)
 
-    def _service_of(self, model: str) -> Service:
+    def _service_of(self, model: str) -> ModelService:
         """Who runs a model. Raises RequestError: 404, it isn't served."""
         if model == self._service.model.name:
             return self._service
@@ -128,7 +130,7 @@ class JobRuns:
             raise RequestError(found["status"], found["error"], headers=headers)
         return found
 
-    async def _accept(self, exchange: Exchange, service: Service, owner: str) -> Answer:
+    async def _accept(self, exchange: Exchange, service: ModelService, owner: str) -> Answer:
         if self._being_kept >= MOST_BEING_KEPT:
             raise RequestError(
                 503, f"{self._being_kept} requests are being kept already; try again",
@@ -140,14 +142,14 @@ class JobRuns:
         finally:
             self._being_kept -= 1
 
-    async def _keep(self, exchange: Exchange, service: Service, owner: str) -> Answer:
+    async def _keep(self, exchange: Exchange, service: ModelService, owner: str) -> Answer:
         body = bytes(exchange.content)
         key = _key_of(exchange)
         # What can't be run is refused now, not later.
         service.schema.read(body, exchange.header_length)
         # A model may be named "versions".
         base = b"/v2/models/%b/versions/" % service.model.name.encode()
-        versioned = http.path_of(exchange.url).startswith(base)
+        versioned = routes.path_of(exchange.url).startswith(base)
         identifier = new_id()
         header = {
             "header_length": exchange.header_length,
@@ -323,7 +325,12 @@ class JobRuns:
         return {"outcome": "done", "size": size}
 
     async def _infer(
-        self, service: Service, header: dict[str, Any], body: bytes, owner: str, started: float
+        self,
+        service: ModelService,
+        header: dict[str, Any],
+        body: bytes,
+        owner: str,
+        started: float,
     ) -> Answer:
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {MARK: b"1"}

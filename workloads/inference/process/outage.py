@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from falaj.workloads.inference.connections.http import Answers, Bodies, Exchange, Reader, path_of
+from falaj.workloads.inference.connections.http import Answers, Bodies, Exchange, Reader
 from falaj.workloads.inference.connections.listening import LINGER_SECONDS
 from falaj.workloads.inference.errors import RequestError
+from falaj.workloads.inference.protocol.routes import path_of
 from falaj.workloads.inference.settings import Limits
 
 RETRY_SECONDS = 5

@@ -44,6 +44,7 @@ from falaj.workloads.inference.jobs.store import Bodies
 from falaj.workloads.inference.language import generation as language
 from falaj.workloads.inference.language.engine import Engine
 from falaj.workloads.inference.language.generation import Language
+from falaj.workloads.inference.model_service import Watched
 from falaj.workloads.inference.models import batching, engine_by_rows, memory, model
 from falaj.workloads.inference.models.model import Model
 from falaj.workloads.inference.models.remote import (
@@ -59,7 +60,7 @@ from falaj.workloads.inference.process.confinement import die_with_parent, forbi
 from falaj.workloads.inference.process.roles import CANDIDATE, SHADOW
 from falaj.workloads.inference.protocol.oip import Schema
 from falaj.workloads.inference.rpc.front import Front
-from falaj.workloads.inference.service import Service, Watched
+from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.settings import COMPLETIONS, Settings, UpstreamSettings
 from falaj.workloads.inference.shadow.copies import Copies
 from falaj.workloads.inference.shadow.runs import NICENESS, ShadowRuns
@@ -351,12 +352,11 @@ class Worker:
             watched = self._watched(configuration.model, package, backends.model.schema)
         threads = runs_at_once(configuration)
         kind = Service if configuration.experiment is None else ExperimentService
-        authenticator = Authenticator(configuration.auth)
         pool = ThreadPoolExecutor(threads, "inference")
         self._service = kind(
             configuration,
             model=backends.model,
-            authenticator=authenticator,
+            authenticator=Authenticator(configuration.auth),
             pool=pool,
             threads=threads,
             metrics=self._ask_metrics,
@@ -370,8 +370,8 @@ class Worker:
         )
         self._service.max_connections = _connection_limit()
         self._further = further.load(
-            configuration, document["further"], authenticator=authenticator, pool=pool,
-            threads=threads, streams=runs_at_once(configuration), statistics=self._ask_statistics,
+            configuration, document["further"], pool=pool, threads=threads,
+            streams=runs_at_once(configuration), statistics=self._ask_statistics,
             watch=lambda name, of, loaded: self._watched(name, of, loaded.schema),
         )  # fmt: skip
         self._service.serve_beside(self._further, further.versions_of(self._further))
@@ -566,8 +566,9 @@ class Worker:
         }
         if service.further and (asked := further.callers_of(service.further)):
             header["models"] = asked
-        if service.engine_failures:
-            header["engine"], service.engine_failures = service.engine_failures, {}
+        texts = service.texts
+        if texts.engine_failures:
+            header["engine"], texts.engine_failures = texts.engine_failures, {}
         if isinstance(service, ExperimentService) and service.answered:
             header["candidate"], service.answered = service.answered, {}
         if self._channel.backlog > LOG_BACKLOG_BYTES:

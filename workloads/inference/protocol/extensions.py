@@ -25,8 +25,8 @@ ANNOUNCED: Final = (BINARY, "statistics", "model_configuration")
 
 def statistics(
     model: str, totals: Mapping[str, Mapping[str, Any]], *, version: str | None, runs_here: bool
-) -> dict[str, Any]:
-    """Return `$stats_model_response`.
+) -> list[dict[str, Any]]:
+    """Return what `$stats_model_response` says of a model's versions.
 
     Args:
         model: its name.
@@ -35,13 +35,11 @@ def statistics(
         runs_here: whether the model runs in workers. A runtime beside may run several requests
             together, which nobody counts.
     """
-    return {
-        "model_stats": [
-            _of_version(model, each, totals[each], runs_here)
-            for each in sorted(totals, key=int)
-            if version in (None, each)
-        ]
-    }
+    return [
+        _of_version(model, each, totals[each], runs_here)
+        for each in sorted(totals, key=int)
+        if version in (None, each)
+    ]
 
 
 def _of_version(

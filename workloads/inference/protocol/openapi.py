@@ -21,7 +21,7 @@ from falaj.workloads.inference.experiment.arms import ARMS
 from falaj.workloads.inference.jobs import store as jobs
 from falaj.workloads.inference.language import chats, completions
 from falaj.workloads.inference.language.likelihoods import MOST_LOGPROBS
-from falaj.workloads.inference.protocol import extensions, oip
+from falaj.workloads.inference.protocol import extensions, oip, routes
 from falaj.workloads.inference.protocol.oip import NUMPY_TYPES, Schema, TensorSpec
 from falaj.workloads.inference.settings import Limits
 
@@ -54,7 +54,7 @@ class _Words(NamedTuple):
 
 
 def describe(
-    places: Mapping[str, http.Route],
+    places: Mapping[str, routes.Route],
     schema: Schema,
     *,
     certificates: bool,
@@ -64,7 +64,7 @@ def describe(
     """Return the document.
 
     Args:
-        places: of a `http.Router`: paths and their routes.
+        places: of a `routes.Router`: paths and their routes.
         schema: of the served model.
         certificates: whether callers may show a client certificate instead of a token.
         most_tokens: that a request may ask a language model for.
@@ -117,7 +117,7 @@ def describe(
 # -- paths ---------------------------------------------------------------------------------
 
 
-def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> Document:
+def _path(path: str, route: routes.Route, words: _Words, means: Sequence[str]) -> Document:
     found: Document = {}
     for method in (each.decode().lower() for each in route.methods):
         operation: Document = {
@@ -130,7 +130,7 @@ def _path(path: str, route: http.Route, words: _Words, means: Sequence[str]) -> 
             operation["parameters"] = parameters
         if words.body is not None:
             operation["requestBody"] = {
-                "required": route.name not in http.BODY_OPTIONAL,
+                "required": route.name not in routes.BODY_OPTIONAL,
                 "content": _contents(words.body, binary=route.name in _WITH_TENSORS),
             }
         found[method] = operation
@@ -141,7 +141,7 @@ def _error_at(path: str) -> str:
     return "LanguageError" if path.encode().startswith(OPENAI) else "Error"
 
 
-def _responses(route: http.Route, words: _Words, method: str, error: str) -> Document:
+def _responses(route: routes.Route, words: _Words, method: str, error: str) -> Document:
     headers = {} if words.headers is None else {"headers": words.headers}
     if method == "head":
         # RFC 9110, 9.3.2: as GET's, without the content.
@@ -153,7 +153,7 @@ def _responses(route: http.Route, words: _Words, method: str, error: str) -> Doc
         "content": _contents(words.answer, words.kind, binary=route.name in _WITH_TENSORS_BACK),
         **headers,
     }
-    if route.name in (http.COMPLETIONS, http.CHATS):
+    if route.name in (routes.COMPLETIONS, routes.CHATS):
         answer["content"][http.EVENTS.decode()] = {"schema": _NAME}
     if method == "delete" and words.deleted is not None:
         answer = {"description": "It is removed.", "content": {_JSON: {"schema": words.deleted}}}
@@ -166,9 +166,9 @@ def _contents(schema: Document, kind: str = _JSON, *, binary: bool) -> Document:
     return found | {_BINARY: {"schema": _BYTES}} if binary else found
 
 
-_WITH_TENSORS: Final = frozenset({http.INFER, http.JOBS})
+_WITH_TENSORS: Final = frozenset({routes.INFER, routes.JOBS})
 """Routes that are sent tensors, in JSON or in binary."""
-_WITH_TENSORS_BACK: Final = frozenset({http.INFER, http.JOB_RESULT})
+_WITH_TENSORS_BACK: Final = frozenset({routes.INFER, routes.JOB_RESULT})
 """Routes that answer them."""
 
 _LENGTH_MEANS: Final = (
@@ -201,7 +201,7 @@ _OF_ACCEPTED: Final[Document] = {
 }
 
 
-def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
+def _parameters(path: str, route: routes.Route, words: _Words) -> list[Document]:
     found: list[Document] = [
         {"name": each, "in": "path", "required": True, "schema": _NAME}
         for each in re.findall(r"{(\w+)}", path)
@@ -218,7 +218,7 @@ def _parameters(path: str, route: http.Route, words: _Words) -> list[Document]:
             _header(HEADER_LENGTH, _COUNT, _LENGTH_MEANS),
             _header("X-Request-Id", _NAME, "The name of a request without an id."),
         ]
-    if route.name == http.JOBS:
+    if route.name == routes.JOBS:
         found.append(_header(IDEMPOTENCY_KEY, _KEY, _KEY_MEANS))
     return found
 
@@ -238,60 +238,62 @@ def _header(name: str, schema: Document, means: str) -> Document:
 
 
 def _words(schema: Schema, most_tokens: int) -> Mapping[str, _Words]:
-    ready = {http.READY: {"live": _FLAG, "ready": _FLAG},
-             http.MODEL_READY: {"name": _NAME, "ready": _FLAG}}  # fmt: skip
+    ready = {routes.READY: {"live": _FLAG, "ready": _FLAG},
+             routes.MODEL_READY: {"name": _NAME, "ready": _FLAG}}  # fmt: skip
     statistics = _Words("Counts and times of requests.", _STATISTICS)
     return {
-        http.LIVE: _Words("Whether the server runs.", _object({"live": _FLAG})),
-        http.READY: _Words("Whether it answers.", _object(ready[http.READY]), statuses=(200, 503)),
-        http.MODEL_READY: _Words(
-            "Whether the model answers.", _object(ready[http.MODEL_READY]), statuses=(200, 503)
+        routes.LIVE: _Words("Whether the server runs.", _object({"live": _FLAG})),
+        routes.READY: _Words(
+            "Whether it answers.", _object(ready[routes.READY]), statuses=(200, 503)
         ),
-        http.SERVER: _Words("What this server is.", _SERVER),
-        http.MODEL: _Words("The model's inputs and outputs.", _METADATA),
-        http.INFER: _Words(
+        routes.MODEL_READY: _Words(
+            "Whether the model answers.", _object(ready[routes.MODEL_READY]), statuses=(200, 503)
+        ),
+        routes.SERVER: _Words("What this server is.", _SERVER),
+        routes.MODEL: _Words("The model's inputs and outputs.", _METADATA),
+        routes.INFER: _Words(
             "What the model answers.", _ref("InferAnswer"), body=_ref("InferRequest"),
             headers=_OF_TENSORS,
         ),
-        http.JOBS: _Words(
+        routes.JOBS: _Words(
             "What will be answered later, by a job.", _JOB, body=_ref("InferRequest"),
             statuses=(202,), headers=_OF_ACCEPTED,
         ),
-        http.JOB: _Words(
+        routes.JOB: _Words(
             "How far a job is.", _JOB, deleted=_REMOVED,
             headers={"Retry-After": _said(_COUNT, f"{_LATER} Until it is done.")},
         ),
-        http.JOB_RESULT: _Words(
+        routes.JOB_RESULT: _Words(
             "What a job has answered.", _ref("InferAnswer"),
             headers={HEADER_LENGTH: _OF_TENSORS[HEADER_LENGTH]},
         ),
-        http.METRICS: _Words("Metrics for Prometheus.", _NAME, kind=_TEXT),
-        http.DRIFT: _Words("Whether requests and answers have drifted.", _ANY_OBJECT),
-        http.FEEDBACK: _Words(
+        routes.METRICS: _Words("Metrics for Prometheus.", _NAME, kind=_TEXT),
+        routes.DRIFT: _Words("Whether requests and answers have drifted.", _ANY_OBJECT),
+        routes.FEEDBACK: _Words(
             "How many labels were joined with answers.", _object(_JOINED), body=_FEEDBACK
         ),
-        http.STATISTICS: statistics,
-        http.VERSION_STATISTICS: statistics,
-        http.CONFIGURATION: _Words(f"How {schema.name} is served.", _CONFIGURATION),
-        http.INDEX: _Words(
+        routes.STATISTICS: statistics,
+        routes.VERSION_STATISTICS: statistics,
+        routes.CONFIGURATION: _Words(f"How {schema.name} is served.", _CONFIGURATION),
+        routes.INDEX: _Words(
             "The model's versions in the registry.", _INDEX,
             body={"type": "object", "properties": {"ready": _FLAG}},
         ),
-        http.OPENAPI: _Words("This document.", _ANY_OBJECT),
-        http.COMPLETIONS: _Words(
+        routes.OPENAPI: _Words("This document.", _ANY_OBJECT),
+        routes.COMPLETIONS: _Words(
             "How the model goes on with texts: whole, or with stream as server-sent events.",
             _COMPLETION, body=_asked(schema.name, most_tokens),
         ),
-        http.CHATS: _Words(
+        routes.CHATS: _Words(
             "What the model answers to a conversation: whole, or with stream as server-sent "
             "events.",
             _CHAT, body=_asked_in_chat(schema.name, most_tokens),
         ),
-        http.CARDS: _Words(
+        routes.CARDS: _Words(
             "The language model that is served.",
             _object({"object": {"const": "list"}, "data": _list(_CARD)}),
         ),
-        http.CARD: _Words("The language model of this name.", _CARD),
+        routes.CARD: _Words("The language model of this name.", _CARD),
     }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from falaj.workloads.inference.connections.http import Answer, Exchange
 from falaj.workloads.inference.errors import FAULT, RequestError, body_too_large, retry_of
 from falaj.workloads.inference.models.batching import Member
 from falaj.workloads.inference.process.channel import Channel
+from falaj.workloads.inference.protocol import routes
 from falaj.workloads.inference.rpc import calls
 from falaj.workloads.inference.rpc.relay import Relay
 from falaj.workloads.inference.service import Service
@@ -356,7 +357,7 @@ class Front:
             exchange.method = head["method"].encode()
             exchange.header_length = head["header"]
             self._admit(relay, exchange, head["url"].encode())
-            if exchange.route is not None and exchange.route.name == http.INFER:
+            if exchange.route is not None and exchange.route.name == routes.INFER:
                 self._check_deadline(head["left"])
             size = exchange.received
             if size > service.limits.max_body_bytes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from falaj.workloads.inference.connections.http import Answer, Exchange
+from falaj.workloads.inference.models.batching import Member
 
 MOST_COPY_BYTES: Final = 256 * 1024
 """Of a request and its answer together: to copy more takes the loop's time from others. One of a
@@ -89,6 +90,28 @@ class Copies:
         self._backlog = backlog
         self._draw = draw
         self._waiting = 0
+
+    def follow(
+        self, exchange: Exchange, answer: Answer | Awaitable[Answer]
+    ) -> Answer | Awaitable[Answer]:
+        """Take a request once there is an answer, which comes as it would without this."""
+        if isinstance(answer, Answer):
+            self.take(exchange, answer)
+        elif isinstance(answer, Member):
+
+            def answered(member: Member) -> None:
+                if not member.cancelled() and member.exception() is None:
+                    self.take(exchange, member.result())
+
+            answer.add_done_callback(answered)
+        else:
+            return self._follow(exchange, answer)
+        return answer
+
+    async def _follow(self, exchange: Exchange, later: Awaitable[Answer]) -> Answer:
+        answer = await later
+        self.take(exchange, answer)
+        return answer
 
     def take(self, exchange: Exchange, answer: Answer) -> None:
         """Copy an answered request, if its turn has come; it is sent after the answer.

@@ -16,9 +16,9 @@ import orjson
 
 from falaj.workloads.inference.errors import RequestError
 from falaj.workloads.inference.metrics import BOUNDS
+from falaj.workloads.inference.model_service import ModelService
 from falaj.workloads.inference.models.remote import AnswerError, decode
 from falaj.workloads.inference.process import channel
-from falaj.workloads.inference.service import Service
 from falaj.workloads.inference.shadow.agreement import compare, distributions_of
 from falaj.workloads.inference.shadow.copies import Copy
 
@@ -31,7 +31,7 @@ class ShadowRuns:
     """Runs copies of requests.
 
     Args:
-        service: of the shadow's version, which nobody is connected to.
+        service: of the shadow's version.
         pool: a thread of its own.
         manifest: of the version's package.
         tell: sends the master a message.
@@ -39,7 +39,7 @@ class ShadowRuns:
 
     def __init__(
         self,
-        service: Service,
+        service: ModelService,
         pool: ThreadPoolExecutor,
         manifest: Mapping[str, Any],
         tell: Callable[[int, bytes], None],

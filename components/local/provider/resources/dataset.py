@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -201,14 +200,10 @@ def _files(folder: Path) -> Iterator[Path]:
 def _options(inputs: Values) -> list[str]:
     keys = ("source", "target", "task", "seed", "holdout", "context", "vocabulary")
     values = {key: optional(inputs, key) for key in keys}
-    joined = {"time": optional(inputs, "featureTime"), "tables": inputs.get(_TABLES)}
-    return workloads.options(
-        {
-            **values,
-            "vocabulary-of": optional(inputs, "vocabularyOf"),
-            "features": json.dumps(joined, ensure_ascii=False) if joined["tables"] else None,
-        }
-    )
+    return [
+        *workloads.options({**values, "vocabulary-of": optional(inputs, "vocabularyOf")}),
+        *workloads.features_options(optional(inputs, "featureTime"), inputs.get(_TABLES)),
+    ]
 
 
 def _outputs(described: Mapping[str, Any]) -> Values:
