@@ -150,6 +150,10 @@ DATASET = {"seed": _SEED, "holdout": Bound(0.05, 0.5, whole=False),
 """Of ``python -m falaj.workloads.training dataset``. A vocabulary of tokens has one for each byte
 at least."""
 
+PICTURES_IN_MEMORY = 50_000
+"""Pictures of a folder that are read into memory as a whole; those of a folder with more are
+streamed from shards."""
+
 FEATURES = {
     "within_days": Bound(0.001, 36_500, whole=False),
     "delay_hours": Bound(0, 87_600, whole=False, default=0),
@@ -337,12 +341,22 @@ travels, how many times the usual norm is refused, the batches or the validation
 ends, what one worker may ask for, and seconds between checkpoints and without the server."""
 
 FEDERATION = {
+    "rounds": Bound(1, 100_000),
+    "epochs": Bound(1, 1_000),
+    "batch_size": TRAINING["batch_size"],
+    "learning_rate": TRAINING["learning_rate"],
+    "clip": Bound(0, 1_000_000, whole=False),
+    "noise": Bound(0, 1_000, whole=False),
+    "seed": _SEED,
+    "round_seconds": Bound(1, 604_800, whole=False),
+    "patience": Bound(0, 10_000),
     "secure_sites": Bound(3, 100),
     "least_noise": Bound(1e-6, 1_000, whole=False),
     "most_clip": Bound(1e-9, 1_000_000, whole=False),
     "least_sites": Bound(2, 10_000),
 }
-"""Of ``python -m falaj.workloads.federation``: sites of a secure aggregation, and what a site may
+"""Of ``python -m falaj.workloads.federation``: what the coordinator may be told, and sites take
+from it (a clip or noise of 0 is none); sites of a secure aggregation, and what a site may
 set as the least privacy that it takes. Of two sites, each would learn the other's update from the
 sum and its own; what each sends grows with their number."""
 

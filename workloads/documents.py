@@ -7,6 +7,7 @@ The rest of the house has these in `wire/documents.py`, which workloads may not 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -23,12 +24,20 @@ class TwiceError(ValueError):
 def parse_json(text: str | bytes) -> Any:
     """Read one document of JSON as RFC 8259 has it, each key once (as RFC 7493 wants it).
 
+    Args:
+        text: the document; bytes are UTF-8, a byte order mark before them is left out.
+
     Raises:
         TwiceError: an object has a key twice.
-        ValueError: it isn't JSON; `NaN` and `Infinity`, which `json` takes, are none.
+        ValueError: it isn't JSON in UTF-8; `NaN` and `Infinity`, which `json` takes, are none, and
+            neither are numbers that only infinity stands for.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    # `json` itself would take UTF-16 as well, and halves of surrogate pairs in UTF-8.
+    read = text if isinstance(text, str) else text.decode("utf-8-sig")
+    return json.loads(
+        read, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
+    )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -36,6 +45,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         counts = Counter(key for key, _ in pairs)
         raise TwiceError(next(key for key, count in counts.items() if count > 1))
+    return found
+
+
+def _finite(number: str) -> float:
+    found = float(number)
+    if math.isinf(found):
+        raise ValueError(f"{number[:40]} is beyond the numbers of 64 bits")
     return found
 
 

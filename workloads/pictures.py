@@ -7,6 +7,7 @@ their spread, and the mean of each of nine parts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,8 +17,24 @@ from numpy.typing import NDArray
 IMAGE: Final = "image"
 """The column of pictures in a snapshot, and the input of a model of them."""
 
+CLASS: Final = "class"
+"""What is predicted of pictures that have no column of their own: the class of each."""
+
 _PARTS: Final = 3
 """Rows of parts, and columns."""
+
+
+def fields_of(shape: Sequence[int], largest: float) -> dict[str, Any]:
+    """Return the fields of a dataset's description that all of pictures have alike.
+
+    Args:
+        shape: (channels, height, width).
+        largest: value of a pixel.
+    """
+    described = {"name": IMAGE, "kind": "image", "shape": list(shape), "largest": largest}
+    return {
+        "family": "images", "task": "classification", "features": [described], "excluded": [],
+    }  # fmt: skip
 
 
 def names(shape: tuple[int, ...]) -> list[str]:

@@ -40,7 +40,7 @@ class ParallelArgs(TypedDict):
     rest when they need it, and learn from rows of their own (FSDP). For every network."""
     tensor: NotRequired[Annotated[int, TENSOR, Default(TENSOR.default)]]
     """Processes that each hold and compute a part of every layer; divides its heads of keys and
-    values. For the language model."""
+    values. For the language model, and a class of one's own that says how it is divided."""
     pipeline: NotRequired[Annotated[int, PIPELINE, Default(PIPELINE.default)]]
     """Processes that each hold and compute some of the layers, one after the other; at most as
     many as there are layers. For the language model."""

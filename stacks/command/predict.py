@@ -5,22 +5,25 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from falaj.components.local.machine import TABLES
 from falaj.components.specification.workload_bounds import choice, decimals
 from falaj.stacks.command import installation, service
-from falaj.stacks.command.console import say
+from falaj.stacks.command.console import complain, say
 from falaj.stacks.command.options import models_here, stack_option, the_stack
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
+from falaj.stacks.settings.local import LocalSettings
 from falaj.stacks.watching.aliases import store_of
 from falaj.workloads.bounds import VERSION_NUMBER
-from falaj.workloads.errors import REFUSED
+from falaj.workloads.errors import REFUSED, WorkloadError
+from falaj.workloads.training.header import read_header
 
 _MODULE: Final = "falaj.workloads.batch"
 _FORMAT: Final = choice("batch", "format")
@@ -149,11 +152,32 @@ def predict(
         *(name for name, given in flags.items() if given),
         "--", *map(str, files),
     )  # fmt: skip
+    if status == REFUSED and (bare := _unjoined(found, files)) is not None:
+        joining = ["features", str(bare), "--output", f"joined-{bare.stem}.csv"]
+        again = installation.call(shlex.join([*joining, "--stack", found.name]))
+        complain(f"the stack has feature tables; their columns are given to rows by: {again}")
     sealed = target.with_name(f"{target.name}.sealed")
     if status == 0 and not (plain or dry_run) and sealed.exists():
         opening = ["unseal", str(sealed), "--output", target.name, "--stack", found.name]
         say(f"write them out in plain with: {installation.call(shlex.join(opening))}")
     return status
+
+
+def _unjoined(found: StackFile, files: Sequence[Path]) -> Path | None:
+    """The first table that has no column of the stack's feature tables; None: it has no such."""
+    settings = found.settings()
+    if not isinstance(settings, LocalSettings) or settings.features is None:
+        return None
+    for each in files:
+        if each.suffix.lower() not in TABLES:
+            continue
+        try:
+            names = read_header(each)
+        except (WorkloadError, OSError):  # told of it already
+            continue
+        if not any(name.partition(".")[0] in settings.features.tables for name in names):
+            return each
+    return None
 
 
 def _config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:

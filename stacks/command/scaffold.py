@@ -201,15 +201,36 @@ def _make_project(folder: Path, stack: str, template: Template, values: Mapping[
             _stack_file(template, answers), encoding="utf-8"
         )
         StackFile(stack, Project.find(made)).settings()
-        if target.exists():
-            target.rmdir()
-        made.rename(target)
+        _move(made, target)
     say(f"made {folder}: {template.title}")
     for line in str(template.document["template"].get("quickstart", "")).rstrip().splitlines():
         say(f"  {line.replace('NAME', stack)}")
     file = folder / f"Pulumi.{stack}.yaml"
     say(f"edit {file} before; every key: {installation.call('settings')}")
     return 0
+
+
+def _move(made: Path, target: Path) -> None:
+    """Give a project its place. An empty folder stays itself: whoever stands in it sees its files.
+
+    Raises:
+        StackError: it can't be written; nothing of the project is there.
+    """
+    if not target.exists():
+        made.rename(target)
+        return
+    moved: list[Path] = []
+    try:
+        # What makes it a project comes last.
+        for path in sorted(made.iterdir(), key=lambda each: each.name == _FILE):
+            moved.append(target / path.name)
+            shutil.copyfile(path, moved[-1])
+    except BaseException as error:
+        for path in moved:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise StackError(f"can't write {target}: {error.strerror}") from error
+        raise
 
 
 def _project_file(template: Template, name: str) -> str:

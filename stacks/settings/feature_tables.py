@@ -15,7 +15,7 @@ from falaj.components.specification.arguments import SameAs
 from falaj.components.specification.property_names import camel
 from falaj.components.specification.workload_bounds import form
 from falaj.stacks.settings.derived import arguments, local_section
-from falaj.stacks.settings.paths import Named, not_there, resolved
+from falaj.stacks.settings.paths import Named, is_file, not_there, resolved
 from falaj.stacks.settings.problems import Drop, Finding, Put, format_value
 from falaj.stacks.settings.problems import Path as KeyPath
 from falaj.stacks.settings.section import Section
@@ -124,7 +124,7 @@ def _check_file(
     if source.suffix.lower() not in TABLES:
         what = f"given {format_value(table.source)}; allowed: a {' or '.join(TABLES)} file"
         return [Finding(path, what, actions)]
-    if not source.is_file():
+    if not is_file(source):
         return [Finding(path, not_there(source), actions)]
     try:
         own = _Header(source, read_header(source))

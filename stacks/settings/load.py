@@ -235,12 +235,16 @@ def further(settings: Settings, root: Path, known: set[KeyPath]) -> list[Finding
     Args:
         settings: with the right types and keys.
         root: the project's folder.
-        known: paths at which something is wrong already.
+        known: paths at which something is wrong already: what is there, and below, was mended for
+            these checks, and nobody gave it.
     """
     checks = importlib.import_module(
         f"falaj.stacks.settings.{'local_checks' if settings.platform == 'local' else 'cloud'}"
     ).CHECKS
-    return [each for check in checks for each in check(settings, root) if each.path not in known]
+    return [
+        each for check in checks for each in check(settings, root)
+        if not any(each.path[:depth] in known for depth in range(1, len(each.path) + 1))
+    ]  # fmt: skip
 
 
 def _kind(own: dict[str, Any], found: list[Finding]) -> type[Settings] | None:

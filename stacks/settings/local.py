@@ -47,7 +47,7 @@ from falaj.components.specification.parallel import (
 from falaj.components.specification.workload_bounds import form
 from falaj.stacks.settings.derived import local_section
 from falaj.stacks.settings.feature_tables import FeaturesSettings
-from falaj.stacks.settings.paths import Named, resolved
+from falaj.stacks.settings.paths import Named, is_folder, resolved
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.tracking import TrackingSettings
 from falaj.stacks.settings.watching import WatchSettings
@@ -252,8 +252,8 @@ class LocalSettings(Section):
     """``digits`` (1,797 scans that ship inside scikit-learn), the path of a .csv or .parquet file,
     of a .txt or .md text that a language model learns, of a .jsonl file of conversations that it
     learns to answer in, of a folder with a folder of pictures for each class, or of a folder of
-    texts or of shards (.parquet, .arrow, .jsonl or .tar), which are streamed, from the project's
-    folder. A changed file is another dataset."""
+    texts or of shards (.parquet, .arrow, .jsonl or .tar), which are streamed, as many pictures
+    are, from the project's folder. A changed file is another dataset."""
     target: Annotated[Named | None, SameAs(DatasetArgs, "target")] = None
     features: FeaturesSettings | None = None
     """What was known of whom the rows of a table are about. Default: its own columns alone."""
@@ -298,7 +298,7 @@ class LocalSettings(Section):
         if self._is_file(root, TEXTS):
             return True
         source = Path(self.dataset_source(root))
-        if self.dataset == DIGITS or not source.is_dir():
+        if self.dataset == DIGITS or not is_folder(source):
             return False
         if holds_shards(source):
             return self.task == LANGUAGE
@@ -306,7 +306,7 @@ class LocalSettings(Section):
 
     def _is_file(self, root: Path, endings: tuple[str, ...]) -> bool:
         source = Path(self.dataset_source(root))
-        return source.suffix.lower() in endings and not source.is_dir()
+        return source.suffix.lower() in endings and not is_folder(source)
 
 
 def holds_shards(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from falaj.components.specification.workload_bounds import bound
 from falaj.stacks.settings.feature_tables import check_features
 from falaj.stacks.settings.local import LocalSettings, ServiceSettings, holds_shards
 from falaj.stacks.settings.local_training import check_training
-from falaj.stacks.settings.paths import not_there, resolved
+from falaj.stacks.settings.paths import is_file, is_folder, not_there, resolved
 from falaj.stacks.settings.problems import Action, Drop, Finding, Put, format_value
 from falaj.stacks.settings.suggestions import similar_files
 from falaj.stacks.settings.watching import check_watch
@@ -124,7 +124,7 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
     if settings.dataset == DIGITS:
         return _without_target(settings, f"the dataset {DIGITS}")
     source = Path(settings.dataset_source(root))
-    if source.is_dir():
+    if is_folder(source):
         return _check_folder(settings, source, root)
     if not (settings.is_table(root) or settings.is_text(root)):
         message = (
@@ -133,7 +133,7 @@ def _check_dataset(settings: LocalSettings, root: Path) -> list[Finding]:
             "shards"
         )
         return [Finding(("dataset",), message, _other_files(settings, root))]
-    if not source.is_file():
+    if not is_file(source):
         return [Finding(("dataset",), not_there(source), _other_files(settings, root))]
     if settings.is_text(root):
         return _without_target(settings, "a text", is_text=True)

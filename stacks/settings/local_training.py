@@ -8,7 +8,7 @@ from falaj.components.local.arguments.training_run import LORA_MATRICES, MODEL
 from falaj.components.specification.parallel import OF_LAYERS, PROCESSES, RECOMPUTE
 from falaj.components.specification.property_names import camel
 from falaj.stacks.settings.local import LocalSettings, TrainingSettings
-from falaj.stacks.settings.paths import not_there, resolved
+from falaj.stacks.settings.paths import is_file, is_folder, not_there, resolved
 from falaj.stacks.settings.problems import Drop, Finding, format_value
 from falaj.stacks.settings.tracking import check_tracking
 from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
@@ -54,7 +54,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
         found.append(Finding((*above, "options"), str(error)))
     place = resolved(training.code, root)
     try:
-        is_there = place.is_dir()
+        is_there = is_folder(place)
     except OSError as error:
         return [*found, Finding((*above, "code"), f"{place}: {error.strerror}")]
     if not is_there:
@@ -125,7 +125,7 @@ def _check_smaller(settings: LocalSettings, root: Path) -> list[Finding]:
             refuse(key, given, "but it is of images and tables, and the dataset is a text")
     if training.teacher is not None and not found:
         place = resolved(training.teacher, root)
-        if not (place / "record.json").is_file():
+        if not is_file(place / "record.json"):
             refuse("teacher", training.teacher, f"but there is no finished run in {place}")
     return found
 
@@ -158,7 +158,7 @@ def _check_begun(settings: LocalSettings, root: Path) -> list[Finding]:
         )  # fmt: skip
     if training.start is not None:
         place = resolved(training.start, root)
-        if not any((place / name).is_file() for name in ("record.json", "config.json")):
+        if not any(is_file(place / name) for name in ("record.json", "config.json")):
             refuse(
                 "start", training.start,
                 f"there is neither a finished run nor a model in Llama's form in {place}",
@@ -171,9 +171,11 @@ def _without_layers(training: TrainingSettings) -> list[Finding]:
     found: list[Finding] = []
     why = "which is of a language model's {}, and the dataset is no text"
     layers = why.format("layers")
+    # A class of one's own says itself how its matrices are divided, which the run asks it for.
+    is_own = training.model is not None and training.model not in MODEL.words
     for part in OF_LAYERS:
         number = getattr(training.division, part)
-        if number > 1:
+        if number > 1 and not (is_own and part == "tensor"):
             path = ("training", "parallel", part)
             message = f"given {number}, {layers}; allowed: 1; parallel.shard divides any network"
             found.append(Finding(path, message, (Drop(path),)))

@@ -11,7 +11,7 @@ from pydantic import Field
 from falaj.components.local.arguments.training_run import HOST_ALLOWED, TrackingArgs
 from falaj.components.specification.arguments import SameAs
 from falaj.components.specification.tracking import EXPERIMENT, SERVER, TrackedArgs
-from falaj.stacks.settings.paths import Named, resolved
+from falaj.stacks.settings.paths import Named, is_file, is_folder, resolved
 from falaj.stacks.settings.problems import Drop, Finding, format_value
 from falaj.stacks.settings.section import Section
 from falaj.stacks.settings.watching import refused_host
@@ -67,7 +67,7 @@ def check_tracking(given: TrackingSettings | None, root: Path) -> list[Finding]:
     found = [
         Finding((*above, key), f"there is no file {resolved(path, root)}")
         for key, path in (("secretFile", given.secret_file), ("authority", given.authority))
-        if path is not None and not resolved(path, root).is_file()
+        if path is not None and not is_file(resolved(path, root))
     ]
     if (reason := refused_host(host, given.allowed_hosts)) is not None:
         found.append(Finding(server, reason, (Drop(above),)))
@@ -89,7 +89,7 @@ def _check_tracking_file(
     ]
     if given.file is not None:
         path = resolved(given.file, root)
-        if path.is_dir() or not path.parent.is_dir():
+        if is_folder(path) or not is_folder(path.parent):
             found.append(
                 Finding(
                     (*above, "file"),

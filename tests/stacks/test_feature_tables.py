@@ -52,6 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, (head, lines) in files.items():
         (tmp_path / name).write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
     monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
+    (tmp_path / "circle.csv").symlink_to("circle.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -70,6 +71,12 @@ MISTAKES: list[tuple[tuple[str, ...], Any, str]] = [
     (("tables", "payments", "keys"), ["churned"], r"keys\[0\]: .* is what is predicted"),
     (("tables", "payments", "time"), "payed", "time: given 'payed', but payments.csv has"),
     (("tables", "payments", "columns"), ["later"], r"columns\[0\]: given 'later'.*mean late"),
+    (("tables", "payments", "columns"), ["late", "late"], r"columns\[1\]: given 'late' twice"),
+    (("tables", "payments", "keys"), ["customer"] * 2, r"keys\[1\]: given 'customer' twice"),
+    (("tables", "payments", "columns"), ["late", "customer"], r"columns\[1\]: .* found by it"),
+    (("tables", "payments", "columns"), ["paid"], r"columns\[0\]: given 'paid', but rows"),
+    (("tables", "payments", "source"), "circle.csv", "there is no file .*circle.csv"),
+    (("tables", "payments", "source"), "a" * 300 + ".csv", "there is no file .*aaa.csv"),
     (("tables", "payments", "withinDays"), 0, "payments.withinDays: given 0"),
     (("tables", "cities", "withinDays"), 3, "cities.withinDays: given, but it is of rows that"),
     (("tables", "cities", "delayHours"), 3, "cities.delayHours: given, but it is of rows that"),
@@ -93,6 +100,24 @@ def test_what_can_not_be_joined_is_refused(
     at[path[-1]] = value
     with pytest.raises(SettingsError, match=message):
         validate(values, folder, stack="dev")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [(("keys",), []), (("keys",), None), ((), None), ((), {})]
+)
+def test_nothing_is_said_of_what_nobody_gave(
+    folder: Path, path: tuple[str, ...], value: Any
+) -> None:
+    """What stands in for a wrong value until the others are checked isn't checked itself."""
+    values: dict[str, Any] = copy.deepcopy(VALUES)
+    at = values
+    for part in (whole := ("falaj:features", "tables", "cities", *path))[:-1]:
+        at = at[part]
+    at[whole[-1]] = value
+    with pytest.raises(SettingsError) as refused:
+        validate(values, folder, stack="dev")
+    assert "cities" in str(refused.value)
+    assert "given 'digits'" not in str(refused.value)
 
 
 def asked(folder: Path) -> Values:

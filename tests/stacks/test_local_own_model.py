@@ -103,6 +103,23 @@ def test_networks_of_images_are_refused_for_other_data(
     assert "models of one's own" not in str(caught.value)
 
 
+def test_a_class_says_itself_how_its_matrices_are_divided(models: Path) -> None:
+    """Layers that others follow, and what is computed twice of them, are of Falaj's own alone."""
+    section: dict[str, Any] = {"model": NAME, "code": "models"}
+    values = {"falaj:platform": "local", "falaj:training": section}
+    section["parallel"] = {"tensor": 2}
+    settings: Any = validate(values, models.parent, stack="local")
+    assert settings.training.all_processes == 2
+    section |= {"parallel": {"tensor": 2, "pipeline": 2}, "recompute": "layers"}
+    with pytest.raises(SettingsError) as caught:
+        validate(values, models.parent, stack="local")
+    assert "training.parallel.pipeline: given 2, which is of a language model's" in str(
+        caught.value
+    )
+    assert "training.recompute: given 'layers'" in str(caught.value)
+    assert "parallel.tensor" not in str(caught.value)
+
+
 @pytest.mark.parametrize("word", ["auto", "network", "mobilenet", "efficientnet"])
 def test_falaj_s_own_models_are_named_by_a_word(models: Path, word: str) -> None:
     values = {"falaj:platform": "local", "falaj:training": {"model": word, "width": 8}}

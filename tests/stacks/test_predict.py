@@ -107,3 +107,25 @@ def test_references() -> None:
     for text in ("", "a:0", "a:x", "a@", "a@b@c", ":7"):
         with pytest.raises(StackError):
             Reference.of(text)
+
+
+def test_who_has_feature_tables_is_told_what_joins_rows(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "rows.csv").write_text("id,city\n1,x\n")
+    assert main(["predict", "rows.csv", "--stack", "local"]) == 2
+    assert "feature tables" not in capfd.readouterr().err
+    config = {
+        "falaj:platform": "local", "falaj:dataset": "cases.csv", "falaj:target": "y",
+        "falaj:features": {"tables": {"people": {"source": "people.csv", "keys": ["id"]}}},
+    }  # fmt: skip
+    (project / "cases.csv").write_text("id,y\n1,2\n")
+    (project / "people.csv").write_text("id,age\n1,2\n")
+    (project / "stacks/Pulumi.local.yaml").write_text(yaml.safe_dump({"config": config}))
+    assert main(["predict", "rows.csv", "--stack", "local"]) == 2
+    told = capfd.readouterr().err
+    assert "lacks 1 of the model's 2 columns: 'age'" in told
+    assert "features rows.csv --output joined-rows.csv --stack local" in told
+    (project / "rows.csv").write_text("id,city,people.age\n1,x,3\n")
+    assert main(["predict", "rows.csv", "--stack", "local"]) == 2
+    assert "feature tables" not in capfd.readouterr().err

@@ -14,9 +14,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from falaj.components.local.provider.resources.dataset import DatasetHandler
 from falaj.stacks.errors import SettingsError
 from falaj.stacks.settings import LocalSettings, load_file, validate
 from falaj.stacks.settings.shapes import keys_of
+from falaj.workloads import bounds
 from tests.workloads.training.pictures import write_shapes
 
 KEYS = [key.name for key in keys_of(LocalSettings)]
@@ -77,6 +79,27 @@ def test_a_folder_of_pictures_is_a_dataset(tmp_path: Path) -> None:
     assert settings.model_name == "shapes"
     assert settings.dataset_source(tmp_path) == str(tmp_path / "data" / "shapes")
     assert not settings.is_table(tmp_path)
+
+
+def test_a_folder_with_more_pictures_than_memory_is_for_is_a_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_shapes(tmp_path / "data" / "shapes", 12)
+    monkeypatch.setattr(bounds, "PICTURES_IN_MEMORY", 20)
+    values = {**LOCAL, "falaj:dataset": "data/shapes"}
+    settings = validate(values, tmp_path, stack="local")
+    assert isinstance(settings, LocalSettings)
+    assert not settings.is_text(tmp_path)
+    checked = DatasetHandler().check({"site": "/site", "source": str(folder)}, {})
+    assert len(str(checked["sourceSha256"])) == 64
+    for wrong in ({"falaj:target": "kind"}, {"falaj:task": "language"}):
+        with pytest.raises(SettingsError, match="but a folder of pictures"):
+            validate(values | wrong, tmp_path, stack="local")
+    (folder / "square").mkdir()
+    assert "less than 2 pictures of 'square'" in refused(values, tmp_path)
+    (folder / "square").rmdir()
+    (folder / "circle" / "far.png").symlink_to("/etc/passwd")
+    assert "circle/far.png is no file, but a link" in refused(values, tmp_path)
 
 
 @pytest.mark.parametrize(

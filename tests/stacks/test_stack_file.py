@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from falaj.engine.files import data_home, stack_home
 from falaj.sandbox.activation import CLUSTER_VARIABLE
 from falaj.stacks.command import __main__ as command
-from falaj.stacks.command import installation, project
+from falaj.stacks.command import installation, project, scaffold
 from falaj.stacks.command.project import Project, StackFile
 from falaj.stacks.errors import StackError
 from falaj.stacks.settings import LocalSettings
@@ -67,6 +68,42 @@ def test_a_new_stack_gets_a_port_that_no_other_has(
     assert command.main(["new", str(tmp_path / "own"), "--template", "local"]) == 0
     made = (tmp_path / "own" / "Pulumi.dev.yaml").read_text()
     assert "falaj:service.port: 8444" in made
+
+
+@pytest.mark.parametrize("given", [".", "../link"])
+def test_an_empty_folder_stays_the_one_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """Whoever stands in it would see nothing in the one that took its place."""
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "link").symlink_to("own")
+    monkeypatch.chdir(own)
+    before = own.stat().st_ino
+    assert command.main(["new", given, "--template", "local"]) == 0
+    assert own.stat().st_ino == before
+    assert (Path.cwd() / "Pulumi.dev.yaml").is_file()
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_a_project_that_can_not_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FALAJ_HOME", str(tmp_path / "home"))
+    own = tmp_path / "own"
+    own.mkdir()
+    copy = scaffold.shutil.copyfile
+
+    def full(source: Path, target: Path) -> None:
+        copy(source, target)
+        if target.parent == own and len(list(own.iterdir())) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(scaffold.shutil, "copyfile", full)
+    assert command.main(["new", str(own), "--template", "local"]) == 2
+    assert f"can't write {own}: No space left on device" in capsys.readouterr().err
+    assert list(own.iterdir()) == []
 
 
 def test_a_copy_of_a_file_is_no_stack(folder: Path) -> None:

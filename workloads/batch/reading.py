@@ -34,6 +34,7 @@ from falaj.workloads.training.header import (
     odd_quotes,
     read_beginning,
     read_header,
+    refuse_damaged,
 )
 
 CHUNK_ROWS: Final = 4_096
@@ -386,7 +387,13 @@ class ParquetSource(Source):
                 )
                 for batch in batches:
                     chunk = Chunk(batch.num_rows, list(range(row + 1, row + batch.num_rows + 1)))
-                    chunk.columns = {name: _values(batch.column(name)) for name in columns}
+                    chunk.columns = {
+                        name: _values(
+                            batch.column(name),
+                            f"the column {name!r} of {self.path} behind row {row:,}",
+                        )
+                        for name in columns
+                    }
                     row += batch.num_rows
                     yield chunk
         except (pa.ArrowException, OSError) as error:
@@ -395,14 +402,18 @@ class ParquetSource(Source):
             self.digest = hashlib.file_digest(whole, "sha256").hexdigest()
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Any, what: str) -> list[Any]:
+    refuse_damaged(column, what)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_timestamp(kind):
         # Python's have no nanoseconds.
         column = _compute.cast(column, pa.timestamp("us", kind.tz), safe=False)
-    return column.to_pylist()
+    try:
+        return column.to_pylist()
+    except (ValueError, LookupError, OverflowError) as error:
+        raise WorkloadError(f"{what} has a value of type {kind} that is none: {error}") from error
 
 
 class SnapshotSource(Source):

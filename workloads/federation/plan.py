@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import nn
 
+from falaj.workloads import bounds
+from falaj.workloads.documents import is_sequence
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.federation.secure.masking import Grid
 from falaj.workloads.training import models
@@ -19,6 +21,10 @@ from falaj.workloads.training.models import Architecture, TablePreprocessing
 from falaj.workloads.training.snapshot import Dataset
 
 FORMAT = "falaj.federation/1"
+
+
+def _asked(what: str) -> str:
+    return f"the {what} of the coordinator's plan"
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,25 @@ class Aggregation:
 
     @classmethod
     def from_json(cls, value: Any) -> Aggregation | None:
-        """Of the plan's JSON; None where the plan has none."""
+        """Of the plan's JSON; None where the plan has none.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+            WorkloadError: a value isn't allowed.
+        """
         if value is None:
             return None
-        return cls(tuple(map(str, value["sites"])), int(value["threshold"]), float(value["noise"]))
+        names: Any = value["sites"]
+        if not is_sequence(names):
+            raise TypeError("the sites of its secure aggregation are no list")
+        bounds.FEDERATION["secure_sites"].check(_asked("number of sites"), len(names))
+        for name in names:
+            bounds.FORMS["federation"]["site"].check(_asked("name of a site"), name)
+        if len(set(names)) < len(names):
+            raise WorkloadError(f"the coordinator's plan names a site twice: {', '.join(names)}")
+        bounds.Bound(1, len(names)).check(_asked("threshold"), value["threshold"])
+        bounds.FEDERATION["noise"].check(_asked("noise"), value["noise"])
+        return cls(tuple(names), value["threshold"], float(value["noise"]))
 
 
 @dataclass(frozen=True)
@@ -95,7 +116,16 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Plan:
-        """What `to_json` made; KeyError, TypeError or ValueError where it is something else."""
+        """What `to_json` made, by whomever: a plan comes from another machine.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+            WorkloadError: a value isn't allowed; says what is.
+        """
+        for name in ("rounds", "epochs", "batch_size", "learning_rate", "clip", "seed"):
+            bounds.FEDERATION[name].check(_asked(name.replace("_", " ")), value[name])
+        if not isinstance(value["equal"], bool):
+            raise TypeError("its 'equal' is neither true nor false")
         found: dict[str, Any] = {**value, "secure": Aggregation.from_json(value.get("secure"))}
         return cls(**found)
 

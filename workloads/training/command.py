@@ -292,7 +292,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--tensor", type=int, default=1,
-        help="processes that divide each layer's matrices, of a text (default 1)",
+        help="processes that divide each layer's matrices, of a text or as a class of your own "
+        "says (default 1)",
     )  # fmt: skip
     add(
         "--pipeline", type=int, default=1,

@@ -24,7 +24,7 @@ from falaj.workloads.files import (
     storage_errors,
     write_json_atomic,
 )
-from falaj.workloads.pictures import IMAGE
+from falaj.workloads.pictures import CLASS, IMAGE
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.registry.sealed import artifact_path, write_artifact
 from falaj.workloads.training import (
@@ -38,6 +38,7 @@ from falaj.workloads.training import (
     text_folder,
 )
 from falaj.workloads.training.byte_pairs import learn
+from falaj.workloads.training.folder_files import reading
 from falaj.workloads.training.frequencies import frequencies
 from falaj.workloads.training.numerals import Mark
 from falaj.workloads.training.randomness import generator
@@ -55,15 +56,13 @@ from falaj.workloads.training.tables import (
 from falaj.workloads.vocabulary import BytePairs, Vocabulary
 
 if TYPE_CHECKING:
-    from falaj.workloads.training import shard_set, text_set
+    from falaj.workloads.training import picture_set, shard_set, text_set
 
 LARGEST_PIXEL = 16.0
 """Each pixel counts the inked points of a 4x4 block of the 32x32 scan."""
 
 SOURCE = "digits"
 TARGET = "digit"
-PICTURED = "class"
-"""What is predicted of pictures: the folder that each lies in."""
 
 
 def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -273,8 +272,9 @@ def build(
 
     Args:
         source: what is read.
-        stage: an empty folder, which has to be there until the dataset is written: tokens of
-            streamed texts are kept in it. Default: nothing is written, and they are made again.
+        stage: an empty folder, which has to be there until the dataset is written: what streamed
+            texts and pictures become is kept in it. Default: nothing is written, and it is made
+            again.
         keyring: that seals them there. Default: they are plain.
 
     Raises:
@@ -295,21 +295,11 @@ def build(
         return _text(source)
     if path.suffix.lower() in bounds.ENDINGS["conversations"] and not is_folder:
         return _conversations(source)
-    for option in _OF_TEXTS:
-        if (given := getattr(source, option)) is not None:
-            shown = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
-            raise WorkloadError(
-                f"--{shown} is of texts, and {source.location} is none: leave it out"
-            )
-    if source.task == LANGUAGE:
-        raise WorkloadError(
-            f"--task {LANGUAGE} is of texts, and {source.location} is none: give a "
-            f"{', '.join(bounds.ENDINGS['texts'])} file, a folder of such, a "
-            f"{', '.join(bounds.ENDINGS['conversations'])} file of conversations, or a folder of "
-            "shards with the column of texts as --target"
-        )
+    _refuse_options_of_texts(source)
     if _is_streamed(source):
         return _streamed(source, _wanted(source).make())
+    if _is_streamed_pictures(source):
+        return _streamed(source, _wanted_pictures(source).make(stage, keyring))
     if source.location == SOURCE:
         rows = _digits(source)
     elif is_folder:
@@ -386,16 +376,20 @@ def made_before(
         keyring: that they are sealed with.
 
     Returns:
-        None where there is none whole, or the source is no folder of shards, which is read anew.
+        None where there is none whole, or the source isn't streamed, but read anew.
 
     Raises:
-        WorkloadError: an option is out of range, or a shard can't be read.
+        WorkloadError: an option is out of range, or a file can't be read.
     """
     _check_options(source)
     if _is_streamed_text(source):
         wanted = _wanted_texts(source)
     elif _is_streamed(source):
+        _refuse_options_of_texts(source)
         wanted = _wanted(source)
+    elif _is_streamed_pictures(source):
+        _refuse_options_of_texts(source)
+        wanted = _wanted_pictures(source)
     else:
         return None
     from falaj.workloads.training import shard_set  # noqa: PLC0415 - imports torch
@@ -415,12 +409,15 @@ def _is_streamed_text(source: Source) -> bool:
     path = Path(source.location)
     if source.location == SOURCE or not path.is_dir():
         return False
-    try:
+    with reading(path):
         if shard_folder.holds_shards(path):
             return source.task == LANGUAGE
         return text_folder.holds_texts(path)
-    except OSError as error:
-        raise WorkloadError(f"{error.filename or path} can't be read: {error.strerror}") from error
+
+
+def _is_streamed_pictures(source: Source) -> bool:
+    path = Path(source.location)
+    return source.location != SOURCE and path.is_dir() and picture_folder.is_streamed(path)
 
 
 def _wanted(source: Source) -> shard_set.Wanted:
@@ -429,6 +426,13 @@ def _wanted(source: Source) -> shard_set.Wanted:
     return shard_set.Wanted(
         Path(source.location), source.target, source.task, source.seed, source.holdout
     )
+
+
+def _wanted_pictures(source: Source) -> picture_set.Wanted:
+    from falaj.workloads.training import picture_set  # noqa: PLC0415 - imports torch
+
+    _check_target(source, "pictures in folders", CLASS)
+    return picture_set.Wanted(Path(source.location), source.seed, source.holdout)
 
 
 def _wanted_texts(source: Source) -> text_set.Wanted:
@@ -699,6 +703,24 @@ def write(dataset: snapshot.Dataset, output: Path, keyring: KeyRing | None) -> P
     return final
 
 
+def _refuse_options_of_texts(source: Source) -> None:
+    for option in _OF_TEXTS:
+        if (given := getattr(source, option)) is not None:
+            shown = "vocabulary-of" if isinstance(given, Vocabulary) else f"{option} {given}"
+            raise WorkloadError(
+                f"--{shown} is of texts, and {source.location} is none: leave it out"
+                + (f", or learn from a column of texts of shards (--task {LANGUAGE})"
+                   if Path(source.location).is_dir() else "")
+            )  # fmt: skip
+    if source.task == LANGUAGE:
+        raise WorkloadError(
+            f"--task {LANGUAGE} is of texts, and {source.location} is none: give a "
+            f"{', '.join(bounds.ENDINGS['texts'])} file, a folder of such, a "
+            f"{', '.join(bounds.ENDINGS['conversations'])} file of conversations, or a folder of "
+            "shards with the column of texts as --target"
+        )
+
+
 def _check_options(source: Source) -> None:
     for option, bound in bounds.DATASET.items():
         given = getattr(source, option)
@@ -714,7 +736,7 @@ def _digits(source: Source) -> _Rows:
         "source": {"kind": SOURCE, "name": "scikit-learn digits"},
         "target": TARGET,
         "classes": [str(digit) for digit in range(10)],
-        **_of_images(images, LARGEST_PIXEL),
+        **pictures.fields_of(images.shape[1:], LARGEST_PIXEL),
         "read": [],
         "dropped": 0,
     }
@@ -724,23 +746,16 @@ def _digits(source: Source) -> _Rows:
 def _pictures(source: Source) -> _Rows:
     from falaj.workloads.training import picture_files  # noqa: PLC0415 - only where it is needed
 
-    _check_target(source, "pictures in folders", PICTURED)
+    _check_target(source, "pictures in folders", CLASS)
     folder = Path(source.location)
     found = picture_files.read(folder)
-    channels, height, width = found.images.shape[1:]
-    read = [f"{height}x{width} pixels, {'grey' if channels == 1 else 'red, green and blue'}"]
-    if found.twice:
-        read.append(f"{found.twice} pictures were left out: the same lies in their class")
-    if found.contrary:
-        read.append(f"{found.contrary} pictures lie in more than one class")
-    if others := picture_folder.others(folder):
-        read.append(f"{others} files aren't pictures by their names")
+    shape = found.images.shape[1:]
     fields = {
         "source": {"kind": "pictures", "name": folder.resolve().name},
-        "target": PICTURED,
+        "target": CLASS,
         "classes": found.classes,
-        **_of_images(found.images, picture_files.LARGEST),
-        "read": read,
+        **pictures.fields_of(shape, picture_files.LARGEST),
+        "read": picture_files.described(shape, found.twice, found.contrary, folder),
         "dropped": found.twice,
     }
     return _Rows({IMAGE: found.images}, found.labels, fields)
@@ -753,15 +768,6 @@ def _check_target(source: Source, what: str, target: str) -> None:
         )
     if source.task == "regression":
         raise WorkloadError(f"{what} are classified: use --task auto or classification")
-
-
-def _of_images(images: NDArray[np.float32], largest: float) -> dict[str, Any]:
-    """Fields that all datasets of images have alike."""
-    described = {"name": IMAGE, "kind": "image", "shape": list(images.shape[1:]),
-                 "largest": largest}  # fmt: skip
-    return {
-        "family": "images", "task": "classification", "features": [described], "excluded": [],
-    }  # fmt: skip
 
 
 def _table(source: Source) -> _Rows:
@@ -905,7 +911,7 @@ def statistics_of(
 def _notes(rows: _Rows) -> list[str]:
     notes: list[str] = []
     dropped = int(rows.fields["dropped"])
-    if dropped:
+    if dropped and rows.fields["target"] != CLASS:
         notes.append(f"{dropped:,} rows without a target were dropped")
     for item in rows.fields["excluded"]:
         notes.append(f"column {item['name']!r} was left out: {item['reason']}")

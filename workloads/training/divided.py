@@ -37,6 +37,7 @@ from falaj.workloads.training.loop import (
     optimiser_of,
 )
 from falaj.workloads.training.options import Parameters
+from falaj.workloads.training.own_model import own_tensor_plan
 from falaj.workloads.training.pace import Pace
 from falaj.workloads.training.parts import (
     AVERAGE,
@@ -51,7 +52,7 @@ from falaj.workloads.training.parts import (
 )
 from falaj.workloads.training.pieces import Tensors, is_first, local, place
 from falaj.workloads.training.stages import Pipeline
-from falaj.workloads.training.tensor_plan import divide
+from falaj.workloads.training.tensor_plan import divide, divide_own
 from falaj.workloads.training.tensors import backward
 
 _ROUNDING: Final = 1e-6
@@ -71,6 +72,8 @@ class DividedOptimisation:
         task: ``classification``, ``regression`` or ``language``.
         outputs: numbers that it answers with.
         compilation: whether its layers are compiled. Default: they aren't.
+        sample: some rows, the same ones in all processes, by which it is seen that a team's own
+            module answers divided as it did.
 
     Attributes:
         turns: as `Optimisation.turns` and ``settles``: it isn't made smaller.
@@ -89,11 +92,12 @@ class DividedOptimisation:
         task: str,
         outputs: int,
         compilation: Compilation | None = None,
+        sample: Tensor | None = None,
     ) -> None:
         self._batches, self._parameters, self._grid, self._task = batches, parameters, grid, task
         self._team = team = grid.team
         _quieten()
-        self.module = _divided(module.to(team.device), parameters, grid, compilation)
+        self.module = _divided(module.to(team.device), parameters, grid, compilation, sample)
         self._tensors = Tensors(self.module)
         self._average = {name: each.clone() for name, each in self._tensors.own.items()}
         self._best = copied(self._average)
@@ -169,8 +173,9 @@ class DividedOptimisation:
         if self._grid.is_first_copy:
             # The matrix of characters is in the first and in the last part of a pipeline.
             twice = "embedding.weight" if self._grid.place(PIPELINE) else ""
+            is_alone = self._grid.place(TENSOR) == 0
             for name, each in gradients.items():
-                if name != twice and is_first(each):
+                if name != twice and is_first(each, is_alone):
                     squared += local(each).double().square().sum()
         # One sum over all of them is the same in all, to the last bit.
         norm = self._team.sum(squared).sqrt().float()
@@ -325,8 +330,9 @@ def _quieten() -> None:
 
 
 def _divided(
-    module: nn.Module, parameters: Parameters, grid: Grid, compilation: Compilation | None
-) -> nn.Module:
+    module: nn.Module, parameters: Parameters, grid: Grid, compilation: Compilation | None,
+    sample: Tensor | None,
+) -> nn.Module:  # fmt: skip
     """Leave of a whole module what this process holds."""
     with torch.no_grad():
         for each in module.state_dict().values():
@@ -337,6 +343,9 @@ def _divided(
             module.keep(grid.place(PIPELINE), layout.pipeline)
         if layout.tensor > 1:
             divide(module, grid.mesh[TENSOR])
+    elif layout.tensor > 1 and sample is not None:
+        plan = own_tensor_plan(module, layout.tensor)
+        divide_own(module, plan, grid.mesh[TENSOR], sample)
     mesh = grid.mesh[DATA, SHARD] if layout.data > 1 else grid.mesh[SHARD]
     kind = PRECISIONS[parameters.precision]
     options: dict[str, Any] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from falaj.workloads.bounds import ENDINGS, FEATURES, FORMS
 from falaj.workloads.documents import TwiceError, is_dictionary, is_sequence, parse_json
-from falaj.workloads.errors import WorkloadError
+from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.files import write_atomic
 from falaj.workloads.training.moments import Moments, moments, texts_of
-from falaj.workloads.training.numerals import Mark
+from falaj.workloads.training.numerals import ARABIC_DIGITS, PERSIAN_DIGITS, Mark
 from falaj.workloads.training.tables import Column, decimal_mark, interpret, read_table
 
 # Arrow makes these functions at import time and ships no types.
@@ -41,6 +41,13 @@ _HOUR: Final = 3_600_000_000
 _NAME: Final = FORMS["features"]["table"]
 _ALLOWED: Final = " or ".join(ENDINGS["tables"])
 _KEYS: Final = ("source", "keys", "time", "columns", "withinDays", "delayHours")
+_UNITS: Final = {"days": 1, "hours": 24, "minutes": 1_440, "seconds": 86_400}
+"""Of which a day has so many."""
+_WHOLE: Final = (r"^(-?(?:0|[1-9][0-9]*))\.0+$", r"\1")
+"""A whole number as programs write it that know fractions only, and what it is a key as."""
+_DECIMALS: Final = (r"^(-?[0-9]+\.[0-9]*[1-9])0+$", r"\1")
+_TRUTH: Final = _arrow.array(["true", "false"])
+_SHOWN: Final = 10
 _SNAKE: Final = {"withinDays": "within_days", "delayHours": "delay_hours"}
 
 Integers = NDArray[np.int64]
@@ -96,6 +103,9 @@ class Joined:
         rows: that it has.
         found: rows of the dataset that one was found for.
         age_days: median age of what was found; None where the table has no time.
+        nothing: why no row was found, in words; empty: one was.
+        unsure: names of files of whose times nothing says which number is the day and which one
+            the month.
     """
 
     table: FeatureTable
@@ -105,6 +115,8 @@ class Joined:
     rows: int
     found: int
     age_days: float | None
+    nothing: str = ""
+    unsure: tuple[str, ...] = ()
 
     @property
     def described(self) -> dict[str, Any]:
@@ -118,8 +130,31 @@ class Joined:
     def note(self) -> str:
         """What was found, in words."""
         total = len(next(iter(self.columns.values())))
-        text = f"{self.table.name}: {self.found:,} of {total:,} rows found one of {self.rows:,}"
-        return text if self.age_days is None else f"{text}, {self.age_days:.3g} days old (median)"
+        text = f"{self.table.name}: {self.found:,} of {total:,} rows got one of its {self.rows:,}"
+        if self.nothing:
+            return f"{text}: {self.nothing}"
+        if self.age_days is not None:
+            text += f", {_duration(self.age_days)} old (median)"
+        if self.unsure:
+            files = " and ".join(self.unsure)
+            text += (
+                f"; times of {files} are read with the day first, as nothing in them tells day "
+                "from month"
+            )
+        return text
+
+
+def _duration(days: float) -> str:
+    """Days in the largest unit of which there is one, or as 0 seconds.
+
+    >>> _duration(1_277.5), _duration(0.25)
+    ('1,278 days', '6 hours')
+    """
+    unit, count = next(
+        ((unit, days * number) for unit, number in _UNITS.items() if days * number >= 1),
+        ("seconds", 0.0),
+    )
+    return f"{count:,.0f} {unit}" if count >= 100 else f"{count:.3g} {unit}"
 
 
 def features_of(given: object) -> Features:
@@ -244,20 +279,68 @@ def write_joined(
     Raises:
         WorkloadError: a file can't be read or written, or `join` refuses.
     """
-    if output.suffix.lower() not in ENDINGS["tables"]:
-        raise WorkloadError(f"--output: given {output}; allowed: a {_ALLOWED} file")
+    _check_output(output, source, features)
     rows = read_table(source, encoding)
-    joined = join(rows, features, source)
+    joined = join(rows, features, source, learns=False)
     for each in joined:
         for name, data in each.columns.items():
             column = interpret(name, data, each.mark)
             if isinstance(column, Column) and column.kind == "numeric":
                 data = _arrow.array(column.values, from_pandas=True)  # noqa: PLW2901
             rows = rows.append_column(name, data)
-    buffer = io.BytesIO()
-    (_csv.write_csv if output.suffix.lower() == ".csv" else _parquet.write_table)(rows, buffer)
-    write_atomic(output, buffer.getvalue())
+    write_atomic(output, _written(rows, output))
     return [f"wrote {output}: {rows.num_rows:,} rows", *(each.note for each in joined)]
+
+
+def _check_output(output: Path, source: Path, features: Features) -> None:
+    """Refuse what couldn't be written, before files are read that may be large.
+
+    Raises:
+        WorkloadError: it is no table by its name, its folder isn't there, or it is what is read.
+    """
+    if output.suffix.lower() not in ENDINGS["tables"] or output.is_dir():
+        raise WorkloadError(f"--output: given {output}; allowed: a {_ALLOWED} file")
+    if not output.parent.is_dir():
+        raise WorkloadError(
+            f"--output: given {output}, but there is no folder {output.parent}: make it, or write "
+            "elsewhere"
+        )
+    for path in (source, *(each.source for each in features.tables)):
+        if output.exists() and path.exists() and output.samefile(path):
+            raise WorkloadError(
+                f"--output: given {output}, which is read here ({path}) and would be lost; "
+                "allowed is another file"
+            )
+
+
+def _written(rows: Any, output: Path) -> bytes:
+    """A table as its file has it.
+
+    Raises:
+        WorkloadError: the file's form has no room for values of a column.
+    """
+    write = _csv.write_csv if output.suffix.lower() == ".csv" else _parquet.write_table
+    buffer = io.BytesIO()
+    try:
+        write(rows, buffer)
+    except pa.ArrowException as error:
+        unfit = [
+            f"{name!r} ({rows.column(name).type})" for name in rows.column_names
+            if not _fits(rows.select([name]), write)
+        ]  # fmt: skip
+        raise WorkloadError(
+            f"{output}: a {output.suffix} file can't have the column {some(unfit, _SHOWN)}: "
+            f"{error}; leave it out, or write another kind of file ({_ALLOWED})"
+        ) from error
+    return buffer.getvalue()
+
+
+def _fits(rows: Any, write: Callable[[Any, io.BytesIO], object]) -> bool:
+    try:
+        write(rows, io.BytesIO())
+    except pa.ArrowException:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -283,25 +366,30 @@ class _Side:
         return moments(self.column(name), f"the column {name!r} of {self.path}", ends=ends)
 
 
-def join(rows: Any, features: Features, path: Path) -> list[Joined]:
+def join(rows: Any, features: Features, path: Path, *, learns: bool = True) -> list[Joined]:
     """Return what each table gives to the rows of a dataset.
 
     Args:
         rows: the dataset, a pyarrow.Table.
         features: the tables.
         path: of the dataset, for messages.
+        learns: whether a model learns from the rows. Default: True; else they may all be of whom
+            nothing is known, as new customers are.
 
     Raises:
         WorkloadError: a file can't be read, a column isn't there or isn't a time, a key of a table
-            without time has several rows, a table gives a column that the dataset has, or no row
-            of a table has a key of the dataset.
+            without time has several rows, a table gives a column that the dataset has, or nothing
+            of a table was known of any row that a model is to learn from.
     """
     asking = _Side(rows, path)
     wanted = asking.moments(features.time, ends=False) if features.time else None
     found: list[Joined] = []
     for table in features.tables:
         try:
-            found.append(_joined(asking, wanted, table))
+            each = _joined(asking, wanted, table)
+            if learns and each.nothing:
+                raise WorkloadError(each.nothing)
+            found.append(each)
         except WorkloadError as error:
             raise WorkloadError(f"features.tables.{table.name}: {error}") from error
     return found
@@ -317,7 +405,7 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
                 "one: name one of both otherwise"
             )
     codes, own_codes = _codes(asking, own, table.keys)
-    ages = None
+    ages, unsure = None, list[str]()
     if wanted is None or table.time is None:
         _check_one(own, own_codes, table.keys)
         always = np.zeros(max(len(codes), len(own_codes)), np.int64)
@@ -325,6 +413,9 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
     else:
         held = own.moments(table.time, ends=True)
         _check_zones((asking, wanted), (own, held))
+        unsure = [
+            side.path.name for side, times in ((asking, wanted), (own, held)) if not times.sure
+        ]
         usable = np.flatnonzero(held.there)
         known = held.micros[usable] + round(table.delay_hours * _HOUR)
         asked = np.where(wanted.there, codes, -1)
@@ -336,8 +427,7 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
     with table.source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = chosen >= 0
-    if not found.any():
-        raise _nothing_found((asking, codes), (own, own_codes), table)
+    nothing = "" if found.any() else _nothing_found((asking, codes), (own, own_codes), table)
     index = _arrow.array(chosen, pa.int64(), mask=~found)
     return Joined(
         table,
@@ -346,7 +436,9 @@ def _joined(asking: _Side, wanted: Moments | None, table: FeatureTable) -> Joine
         digest,
         own.rows.num_rows,
         int(found.sum()),
-        None if ages is None else float(np.median(ages[found])) / _DAY,
+        None if ages is None or nothing else float(np.median(ages[found])) / _DAY,
+        nothing,
+        tuple(unsure),
     )
 
 
@@ -404,13 +496,26 @@ def _taken(own: _Side, table: FeatureTable) -> list[str]:
 
 
 def _texts_of(column: Any) -> Any:
-    """Values of a key as texts; null where one is missing. 17.0 is 17."""
+    """Values of a key as texts, each in one form; null where one is missing.
+
+    17.0 and 17 in Arabic digits are 17, truth values are in small letters, and letters that
+    Unicode can say in several ways are said in one (its normal form C).
+    """
     if pa.types.is_floating(column.type):
         column = _compute.if_else(_compute.is_nan(column), None, column)
         whole = _compute.cast(column, pa.int64(), safe=False)
-        same = _compute.all(_compute.equal(_compute.cast(whole, column.type), column)).as_py()
-        column = column if same is False else whole
-    return texts_of(column)
+        back = _compute.cast(whole, column.type, safe=False)
+        column = column if _compute.all(_compute.equal(back, column)).as_py() is False else whole
+    texts = _compute.utf8_normalize(texts_of(column), form="NFC")
+    for digits in (ARABIC_DIGITS, PERSIAN_DIGITS):
+        if _compute.any(_compute.match_substring_regex(texts, f"[{digits}]")).as_py():
+            for value, digit in enumerate(digits):
+                texts = _compute.replace_substring(texts, digit, str(value))
+    if pa.types.is_decimal(column.type):  # 2.50, as another file may have it as 2.5
+        texts = _compute.replace_substring_regex(texts, *_DECIMALS)
+    texts = _compute.replace_substring_regex(texts, *_WHOLE)
+    lower = _compute.utf8_lower(texts)
+    return _compute.if_else(_compute.is_in(lower, value_set=_TRUTH), lower, texts)
 
 
 def _codes(asking: _Side, own: _Side, keys: Sequence[str]) -> tuple[Integers, Integers]:
@@ -446,7 +551,8 @@ def _key(side: _Side, name: str) -> Any:
 
 
 def _shown(side: _Side, keys: Sequence[str], row: int) -> str:
-    return ", ".join(f"{name} {str(side.column(name)[row].as_py())!r}" for name in keys)
+    """The key of a row as it is compared."""
+    return ", ".join(f"{name} {_key(side, name)[row].as_py()!r}" for name in keys)
 
 
 def _check_one(own: _Side, codes: Integers, keys: Sequence[str]) -> None:
@@ -464,16 +570,23 @@ def _check_one(own: _Side, codes: Integers, keys: Sequence[str]) -> None:
 
 def _nothing_found(
     asking: tuple[_Side, Integers], own: tuple[_Side, Integers], table: FeatureTable
-) -> WorkloadError:
+) -> str:
     (rows, codes), (side, own_codes) = asking, own
     shared = int(np.isin(codes[codes >= 0], own_codes).sum())
     if shared:
         most = f" and is at most {table.within_days:g} days old" if table.within_days else ""
-        return WorkloadError(
+        return (
             f"{shared:,} rows of {rows.path} have a key of {side.path}, and for none of them it "
             f"has a row that was known by then{most}: look at time, withinDays and delayHours"
         )
-    return WorkloadError(
-        f"no row of {side.path} has a key of {rows.path}: there is {_shown(side, table.keys, 0)} "
-        f"in the one and {_shown(rows, table.keys, 0)} in the other"
+    for each, of_it in (own, asking):
+        if not (of_it >= 0).any():
+            named = ", ".join(map(repr, table.keys))
+            return f"no row of {each.path} has a key: {named} has no value in any"
+    one, other = (
+        _shown(each, table.keys, int(np.argmax(of_it >= 0))) for each, of_it in (own, asking)
+    )
+    return (
+        f"no row of {side.path} has a key of {rows.path}: there is {one} in the one and {other} "
+        "in the other; write keys alike in both"
     )

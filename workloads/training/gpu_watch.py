@@ -6,6 +6,7 @@ left out. All GPUs of the machine are read, whoever uses them.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,7 @@ class GpuWatch:
         self._busy: list[float] = []
         self._slowed = Counter[str]()
         self._looks = 0
+        self._is_lost = False
         self._events = self._registered()
         self._xids = Counter[int]()
         self._begun = self._counters()
@@ -94,7 +96,10 @@ class GpuWatch:
             }
         if self._events is not None:
             found["xids"] = {str(number): times for number, times in sorted(self._xids.items())}
-        if self._links:
+        self._asked(lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle))
+        if self._is_lost:
+            found["lost"] = True
+        elif self._links:
             found["links"] = len(self._links)
             found["links_down"] = len(self._links - self._up())
         return {**found, "anomalies": [f"GPU {self._index} {each}" for each in wrong_with(found)]}
@@ -163,8 +168,14 @@ class GpuWatch:
         """What the driver answers; None: this card or this driver doesn't, or the card is gone."""
         try:
             return read()
-        except self._nvml.NVMLError:
+        except self._nvml.NVMLError as error:
+            self._is_lost |= _number(error) == self._nvml.NVML_ERROR_GPU_IS_LOST
             return None
+
+
+def _number(error: Exception) -> int | None:
+    """The driver's number of an error; functions that a driver doesn't have at all are of none."""
+    return getattr(error, "value", None)
 
 
 def wrong_with(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -173,6 +184,8 @@ def wrong_with(figures: Mapping[str, Any]) -> Iterator[str]:
     Args:
         figures: of `GpuWatch.summary`.
     """
+    if figures.get("lost"):
+        yield "was lost: it no longer answers its driver"
     for name, share in figures.get("slowed_share", {}).items():
         if share >= _OFTEN:
             by = "by its hardware" if name == "hardware" else f"by {name}"
@@ -193,7 +206,11 @@ def watched() -> list[GpuWatch]:
     try:
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     except nvml.NVMLError:
         return []
-    return [GpuWatch(nvml, index, handle) for index, handle in enumerate(handles)]
+    found: list[GpuWatch] = []
+    for index in range(count):
+        # One that is broken, or somebody else's, keeps nobody from watching the others.
+        with contextlib.suppress(nvml.NVMLError):
+            found.append(GpuWatch(nvml, index, nvml.nvmlDeviceGetHandleByIndex(index)))
+    return found

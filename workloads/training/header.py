@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from falaj.workloads.errors import WorkloadError
 
@@ -105,6 +105,31 @@ def not_parquet(path: Path, error: Exception) -> WorkloadError:
     return WorkloadError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}")
 
 
+def refuse_damaged(column: Any, what: str) -> None:
+    """Refuse values of Parquet or Arrow that can't be what their type says.
+
+    Such are texts that aren't UTF-8, and places outside of what they are of, which Arrow itself
+    would follow.
+
+    Args:
+        column: a pyarrow.Array or pyarrow.ChunkedArray.
+        what: the column, for messages.
+
+    Raises:
+        WorkloadError: there is such a value.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - a CSV's header needs none of it
+
+    try:
+        column.validate(full=True)
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0].rpartition("Invalid: ")[2]
+        raise WorkloadError(
+            f"{what} is damaged: {reason} (type {column.type}); write the file again, with texts "
+            "in UTF-8"
+        ) from error
+
+
 def odd_quotes(path: Path, line: int) -> WorkloadError:
     """The refusal of a CSV with an odd number of quotation marks, the last in ``line``."""
     return WorkloadError(
@@ -125,8 +150,10 @@ def encoding_of(data: bytes, encoding: str | None) -> str:
             (e for mark, e in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8"
         )
     try:
-        codecs.lookup(chosen)
-    except LookupError:
+        b"a".decode(chosen)
+    except UnicodeDecodeError:  # it has two bytes for a letter
+        return chosen
+    except (LookupError, ValueError):  # base64 and others that Python knows are none of texts
         raise WorkloadError(
             f"unknown encoding {chosen!r}: use for instance utf-8, windows-1256 or latin-1"
         ) from None

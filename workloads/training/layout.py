@@ -99,8 +99,10 @@ def check_layout(parameters: Parameters, family: str) -> None:
     """
     divided = layout(parameters).is_divided
     if family != language.FAMILY:
+        # A model of a team's own says itself how its matrices are divided, or is refused.
+        by_own = parameters.own is not None
         for name, is_given in (
-            (f"--{TENSOR} {parameters.tensor}", parameters.tensor > 1),
+            (f"--{TENSOR} {parameters.tensor}", parameters.tensor > 1 and not by_own),
             (f"--{PIPELINE} {parameters.pipeline}", parameters.pipeline > 1),
             (f"--recompute {parameters.recompute}", parameters.recompute != "none"),
         ):

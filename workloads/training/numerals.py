@@ -11,9 +11,9 @@ Mark = Literal[".", ","]
 """What stands before the decimals."""
 
 ARABIC_DIGITS: Final = "٠١٢٣٤٥٦٧٨٩"
-_PERSIAN_DIGITS: Final = "۰۱۲۳۴۵۶۷۸۹"
+PERSIAN_DIGITS: Final = "۰۱۲۳۴۵۶۷۸۹"
 _SAME: Final = str.maketrans(
-    ARABIC_DIGITS + _PERSIAN_DIGITS + "٪\u2212\u00a0\u202f\u2009\u2019",
+    ARABIC_DIGITS + PERSIAN_DIGITS + "٪\u2212\u00a0\u202f\u2009\u2019",
     "0123456789" * 2 + "%-   '",
 )
 #: Marks of Arabic numbers, which mean one thing only.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fnmatch
 import importlib
 import importlib.abc
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any, Final, cast
@@ -22,17 +23,22 @@ from typing import Any, Final, cast
 import torch
 from torch import Tensor, nn
 
-from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError, printable
+from falaj.workloads.errors import HARDWARE, LOST, CodeError, WorkloadError, printable, some
 from falaj.workloads.training import offline, own_packages
 from falaj.workloads.training.faults import code_of
 from falaj.workloads.training.own_code import ARCHIVE, OwnCode, OwnModel, find
-from falaj.workloads.training.tensors import backward, frozen
+from falaj.workloads.training.tensors import backward, frozen, modules_of
 
 _PREFIX: Final = f"{ARCHIVE}/"
 _NEEDED: Final = "a subclass of torch.nn.Module"
 _MOST_SAID: Final = 500
-_ALIKE: Final = 1e-3
+ALIKE: Final = 1e-3
 """Of the largest answer: what orders of summation make of it is a thousandth of that."""
+_NAMED: Final = 8
+_DIVIDED: Final = (nn.Linear, nn.Embedding)
+COLWISE, ROWWISE = "colwise", "rowwise"
+"""How a matrix is divided, in the words that transformers' plans have: by what it makes, or by
+what it takes."""
 
 
 class _Loader(importlib.abc.InspectLoader):
@@ -298,6 +304,71 @@ def own_optimizer(
     return made
 
 
+def own_tensor_plan(module: nn.Module, processes: int) -> dict[str, str]:
+    """Return how a team's module wants its matrices divided, by what ``tensor_plan()`` says.
+
+    Args:
+        module: the whole one.
+        processes: that divide each matrix.
+
+    Returns:
+        ``colwise`` or ``rowwise`` by the name of each layer that is divided.
+
+    Raises:
+        WorkloadError: it has no plan, or one that these processes can't follow.
+    """
+    name = type(module).__name__
+    asked = f"--tensor {processes} divides matrices as the model's tensor_plan() says"
+    if not callable(getattr(type(module), "tensor_plan", None)):
+        raise WorkloadError(
+            f"{asked}, and {name} has none: give it one that returns {COLWISE!r} or {ROWWISE!r} "
+            "by the name of a layer, or divide weights and optimiser alone (--shard)"
+        )
+    with guarded(f"tensor_plan() of {name} fails"):
+        said: object = cast("Any", module).tensor_plan()
+    if not isinstance(said, Mapping) or not said:
+        raise WorkloadError(
+            f"tensor_plan() of {name} gives {said!r}: a dictionary of {COLWISE!r} or {ROWWISE!r} "
+            "by the names of layers is needed"
+        )
+    layers = dict(modules_of(module))
+    found: dict[str, str] = {}
+    for pattern, word in cast("Mapping[object, object]", said).items():
+        what = f"tensor_plan() of {name}: {pattern!r}"
+        if word not in (COLWISE, ROWWISE):
+            raise WorkloadError(f"{what} is {word!r}; allowed: {COLWISE!r} or {ROWWISE!r}")
+        named = [each for each in layers if fnmatch.fnmatchcase(each, str(pattern))]
+        if not named:
+            there = [each for each, layer in layers.items() if isinstance(layer, _DIVIDED)]
+            raise WorkloadError(
+                f"{what} is the name of no layer; those that can be divided: "
+                f"{some(there, _NAMED) or 'none'}"
+            )
+        for each in named:
+            if each in found:
+                raise WorkloadError(f"{what} is {each}, which another name stands for already")
+            _check_divisible(layers[each], str(word), processes, f"{what} is {each}")
+            found[each] = str(word)
+    return found
+
+
+def _check_divisible(layer: nn.Module, word: str, processes: int, what: str) -> None:
+    if isinstance(layer, nn.Linear):
+        size = layer.out_features if word == COLWISE else layer.in_features
+    elif isinstance(layer, nn.Embedding):
+        size = layer.embedding_dim if word == COLWISE else layer.num_embeddings
+    else:
+        raise WorkloadError(
+            f"{what}, a {type(layer).__name__}; allowed: an nn.Linear or an nn.Embedding"
+        )
+    if size % processes:
+        side = "columns" if word == COLWISE else "rows"
+        raise WorkloadError(
+            f"{what}, whose {size} {side} can't be divided among {processes} processes alike: "
+            "give it a multiple, or choose another --tensor"
+        )
+
+
 def try_out(
     module: nn.Module,
     model: OwnModel,
@@ -407,7 +478,7 @@ def _check_alone(module: nn.Module, inputs: Tensor, given: Tensor, name: str) ->
         alone: Tensor = module(inputs[-1:].clone())
         _check_outputs(alone, 1, given.shape[1], name)
     alone, given = alone.detach(), given.detach()
-    allowed = _ALIKE * max(1.0, float(given.abs().max()))
+    allowed = ALIKE * max(1.0, float(given.abs().max()))
     if float((alone - given[-1:]).abs().max()) > allowed:
         raise WorkloadError(
             f"{name} answers for a row by the rows that come with it, or by chance, when it is "

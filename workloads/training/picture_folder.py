@@ -2,63 +2,74 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import unicodedata
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from falaj.workloads import bounds
 from falaj.workloads.errors import WorkloadError, some
+from falaj.workloads.training.folder_files import files, reading, require_file
 
 SUFFIXES: Final = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 """Files that are pictures, by the ends of their names."""
-MOST_FILES: Final = 50_000
-"""Pictures of a folder, which are in memory as a whole."""
 LEAST_OF_CLASS: Final = 2
 """Pictures of a class: one to learn from, and one that is held out."""
 _SHOWN: Final = 5
 
 
-def classes(folder: Path) -> dict[str, list[Path]]:
+def classes(folder: Path) -> dict[str, list[str]]:
     """Return the pictures of each class in the order of their names; folders within count as well.
 
     Args:
-        folder: holds a folder for each class.
+        folder: holds a folder for each class. Pictures are named from it on.
 
     Raises:
         WorkloadError: it can't be read, has no two classes, pictures outside of them, classes with
-            hardly a picture, or too many pictures.
+            hardly a picture or that can't be called so, or links.
     """
-    try:
-        entries = sorted(_seen(folder), key=lambda each: each.name)
+    with reading(folder):
+        entries = sorted(
+            (each for each in folder.iterdir() if not each.name.startswith(".")),
+            key=lambda each: each.name,
+        )
         beside = [each.name for each in entries if is_picture(each) and each.is_file()]
-        found = {each.name: sorted(_pictures(each)) for each in entries if each.is_dir()}
-    except OSError as error:
-        raise WorkloadError(
-            f"{error.filename or folder} can't be read: {error.strerror}"
-        ) from error
+        found = {each.name: _pictures(each, folder) for each in entries if each.is_dir()}
     if beside:
         raise WorkloadError(
             f"{folder} has pictures beside its folders ({_some(beside)}): put each into the "
             "folder of its class"
         )
-    found = {name: paths for name, paths in found.items() if paths}
-    if len(found) < 2:
+    odd = [name for name in found if _is_odd(name)]
+    if odd:
         raise WorkloadError(
-            f"{folder} has pictures in {_some(list(found)) or 'no folder'}: give a folder with a "
+            f"{folder} has folders whose names aren't text in UTF-8, or have control characters "
+            f"({_some(odd)}): classes are called as their folders are, so rename them"
+        )
+    filled = [name for name, pictures in found.items() if pictures]
+    if len(filled) < 2:
+        raise WorkloadError(
+            f"{folder} has pictures in {_some(filled) or 'no folder'}: give a folder with a "
             f"folder of {', '.join(SUFFIXES)} files for each class, two at least"
         )
-    few = [name for name, paths in found.items() if len(paths) < LEAST_OF_CLASS]
+    few = [name for name, pictures in found.items() if len(pictures) < LEAST_OF_CLASS]
     if few:
         raise WorkloadError(
             f"{folder} has less than {LEAST_OF_CLASS} pictures of {_some(few)}: add some, or "
             "remove the class"
         )
-    count = sum(map(len, found.values()))
-    if count > MOST_FILES:
-        raise WorkloadError(
-            f"{folder} has {count:,} pictures; {MOST_FILES:,} are allowed: take a part of them"
-        )
     return found
+
+
+def is_streamed(folder: Path) -> bool:
+    """Whether a folder has more pictures than are in memory as a whole.
+
+    Raises:
+        WorkloadError: it can't be read.
+    """
+    most = bounds.PICTURES_IN_MEMORY
+    with reading(folder):
+        return sum(1 for _ in islice(filter(is_picture, files(folder)), most + 1)) > most
 
 
 def is_picture(path: Path) -> bool:
@@ -71,29 +82,29 @@ def others(folder: Path) -> int:
     return sum(not is_picture(each) for each in files(folder))
 
 
-def _pictures(folder: Path) -> Iterator[Path]:
-    return filter(is_picture, files(folder))
+def _pictures(of_class: Path, folder: Path) -> list[str]:
+    """The names of a class's pictures, from the folder of all classes on."""
+    _refuse_link(of_class)
+    found: list[str] = []
+    for path in files(of_class):
+        if is_picture(path):
+            require_file(path, "picture")
+            found.append(str(path.relative_to(folder)))
+        else:
+            _refuse_link(path)
+    return found
 
 
-def files(folder: Path) -> Iterator[Path]:
-    """Files below a folder in order, those that are hidden left out.
-
-    Links to folders, which could lead in circles, aren't followed.
-
-    Raises:
-        OSError: a folder can't be read.
-    """
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for place, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        yield from (Path(place, each) for each in sorted(names) if not each.startswith("."))
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink() and path.is_dir():
+        raise WorkloadError(
+            f"{path} is a link to a folder, which isn't followed: put the folder itself there, "
+            "or remove the link"
+        )
 
 
-def _seen(folder: Path) -> Iterator[Path]:
-    return (each for each in folder.iterdir() if not each.name.startswith("."))
+def _is_odd(name: str) -> bool:
+    return any(unicodedata.category(each) in {"Cc", "Cs"} for each in name)
 
 
 def _some(names: list[str]) -> str:

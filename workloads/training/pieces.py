@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from falaj.workloads.training.layout import TENSOR
 from falaj.workloads.training.parts import OPTIMISER, Place
 
 
@@ -29,10 +30,18 @@ def place(tensor: Tensor) -> Place:
     return Place(tuple(chunks[0].offsets), tuple(chunks[0].sizes))
 
 
-def is_first(tensor: Tensor) -> bool:
-    """Return whether no process before this one holds the same piece of a tensor."""
+def is_first(tensor: Tensor, first: bool) -> bool:
+    """Return whether no process before this one holds the same piece of a tensor.
+
+    Args:
+        tensor: a parameter or its gradient.
+        first: whether this process is the first of those that divide matrices: of what isn't
+            divided so, each of them has the same.
+    """
     if not isinstance(tensor, DTensor):
-        return True
+        return first
+    if TENSOR not in (tensor.device_mesh.mesh_dim_names or ()) and not first:
+        return False
     coordinate = tensor.device_mesh.get_coordinate() or []
     return all(
         index == 0

@@ -137,7 +137,8 @@ class Session:
         if isinstance(module, Decoder) and parameters.recompute == "layers":
             module.recompute()
         self._compilation = compiling.choose(parameters)
-        self._optimisation = self._learner(module, parameters)
+        sample = None if parameters.own is None else inputs[: self._batches.least_rows]
+        self._optimisation = self._learner(module, parameters, sample)
         self._writer = Writer(setting.output, setting.keyring, setting.identity, team)
         self._position = Position()
         self._kept_digest = ""
@@ -155,7 +156,7 @@ class Session:
         return models.parameter_count(module)
 
     def _learner(
-        self, module: nn.Module, parameters: Parameters
+        self, module: nn.Module, parameters: Parameters, sample: Tensor | None
     ) -> Optimisation | DividedOptimisation:
         task, outputs = self._setting.dataset.task, self._prepared.architecture.outputs
         if self._grid is None:
@@ -169,7 +170,7 @@ class Session:
 
         return DividedOptimisation(
             module, self._batches, parameters, self._grid, task=task, outputs=outputs,
-            compilation=self._compilation,
+            compilation=self._compilation, sample=sample,
         )  # fmt: skip
 
     def _distillation(self) -> Distillation | None:

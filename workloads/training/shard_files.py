@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError, printable, some
-from falaj.workloads.training.header import check_header
+from falaj.workloads.training.header import check_header, refuse_damaged
 from falaj.workloads.training.picture_folder import SUFFIXES as PICTURES
 
 BLOCK_ROWS: Final = 4_096
@@ -40,7 +40,7 @@ _BUFFER_BYTES: Final = 1 << 20
 _END_OF_TAR: Final = bytes(1_024)
 _SHOWN: Final = 5
 
-NUMERIC, TEXT, EMPTY, OTHER = "numeric", "text", "empty", "other"
+NUMERIC, TEXT, EMPTY, OTHER = "numeric", "text", "empty", "neither numbers nor texts"
 """Kinds of a block's column: ``empty`` has no value in it, ``other`` is none that is learned."""
 
 
@@ -119,6 +119,9 @@ def _arrow(path: Path, rows: int, only: str | None) -> Iterator[Block]:
             check_header(names, path)
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
+            for name in names:
+                what = f"the column {name!r} of the shard {path.name} behind record {first - 1:,}"
+                refuse_damaged(part.column(name), what)
             columns = {name: _of_arrow(part.column(name)) for name in names}
             yield Block(path.name, first, part.num_rows, columns)
             first += part.num_rows
@@ -218,8 +221,8 @@ def _complete(
         said = [f"lacks {some(lacking, _SHOWN)}"] if lacking else []
         said += [f"has {some(more, _SHOWN)} more"] if more else []
         raise WorkloadError(
-            f"record {number:,} of the shard {shard} {' and '.join(said)} than its first one: "
-            "write null for a missing value"
+            f"record {number:,} of the shard {shard} {' and '.join(said)}, other than its first "
+            "one: write null for a missing value"
         )
     return found
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 from typing import Final
 
 from falaj.workloads.errors import WorkloadError, some
+from falaj.workloads.training.folder_files import reading, require_file
 
 PICTURED: Final = ".tar"
 """Of the names of shards that may hold pictures, whose class needs no name."""
@@ -34,13 +34,8 @@ def find(folder: Path) -> list[Path]:
         WorkloadError: there are none, they are of several kinds, links, no files or empty, or
             other files lie beside them.
     """
-    try:
+    with reading(folder):
         entries = sorted(each for each in folder.iterdir() if not each.name.startswith((".", "_")))
-        kinds = {each: each.lstat() for each in entries}
-    except OSError as error:
-        raise WorkloadError(
-            f"{error.filename or folder} can't be read: {error.strerror}"
-        ) from error
     others = [each.name for each in entries if not _is_shard(each)]
     if others or not entries:
         raise WorkloadError(
@@ -52,12 +47,9 @@ def find(folder: Path) -> list[Path]:
         raise WorkloadError(
             f"{folder} has shards of several kinds ({', '.join(suffixes)}): all have to be of one"
         )
-    for path, found in kinds.items():
-        if not stat.S_ISREG(found.st_mode):
-            raise WorkloadError(
-                f"the shard {path} is no file, but a link, a folder or something else: put the "
-                "file itself there"
-            )
+    for path in entries:
+        with reading(folder):
+            found = require_file(path, "shard")
         if found.st_size == 0:
             raise WorkloadError(
                 f"the shard {path} is empty (0 bytes): remove it, or put the whole file there"

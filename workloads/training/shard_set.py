@@ -13,26 +13,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from falaj.workloads.errors import WorkloadError, some
 from falaj.workloads.files import read_json, reading_errors
-from falaj.workloads.pictures import IMAGE
+from falaj.workloads.pictures import CLASS, IMAGE, fields_of
 from falaj.workloads.registry.keyring import KeyRing
 from falaj.workloads.training import shard_files, shard_folder, snapshot
 from falaj.workloads.training.models import (
     MAXIMUM_CATEGORIES,
-    SMALLEST_SIDE,
     CategoricalColumn,
     NumericColumn,
     TablePreprocessing,
 )
 from falaj.workloads.training.randomness import generator
 from falaj.workloads.training.shard_files import EMPTY, LABEL, NUMERIC, OTHER, TEXT, Block
-from falaj.workloads.training.shards import Shards
+from falaj.workloads.training.shards import Shards, Stage
 from falaj.workloads.training.snapshot import ShardRows
 from falaj.workloads.training.tables import FEW_WHOLE_NUMBERS, MAXIMUM_CLASSES
 from falaj.workloads.vocabulary import BytePairs
@@ -144,8 +143,7 @@ class Wanted:
     def made_of_files(self, files: list[dict[str, Any]]) -> str:
         """Return the same of files that were read before."""
         wishes = [self.target, self.task, self.seed, self.holdout, LEAST_SHARD, MOST_SHARD]
-        named = [[each["name"], each["sha256"]] for each in files]
-        return snapshot.digest([snapshot.FORMAT, snapshot.STREAM, wishes, named])
+        return snapshot.digest([snapshot.FORMAT, snapshot.STREAM, wishes, named(files)])
 
     def make(self) -> Made:
         """Read the source; nothing is written, and a part of it is in memory at a time.
@@ -154,6 +152,50 @@ class Wanted:
             WorkloadError: a shard or a record can't be used, or nothing can be learned from them.
         """
         return _make(self)
+
+
+def named(files: list[dict[str, Any]]) -> list[list[str]]:
+    """Return name and SHA-256 of each file, by which a dataset that is made of them is known."""
+    return [[each["name"], each["sha256"]] for each in files]
+
+
+def drawn(seed: int, content: bytes) -> tuple[float, float]:
+    """Return two numbers from 0 to before 1 that the seed and what is drawn for decide alone.
+
+    So what is there twice has the same ones, and is in one part.
+    """
+    digest = hashlib.sha256(seed.to_bytes(8, "little", signed=True) + content).digest()
+    first, second = (int.from_bytes(digest[place : place + 6]) / 2**48 for place in (0, 8))
+    return first, second
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How a streamed dataset's rows are divided.
+
+    Attributes:
+        held: share that is held out.
+        sampled: share that training is validated with.
+        shard_rows: of each shard.
+    """
+
+    held: float
+    sampled: float
+    shard_rows: int
+
+
+def shares(rows: int, holdout: float, row_bytes: int, shown: int) -> Shares:
+    """Return how so many rows are divided.
+
+    Args:
+        rows: how many there are.
+        holdout: share that is held out at most.
+        row_bytes: of a row in a shard.
+        shown: bytes of a row that is in memory.
+    """
+    share = max(LEAST_ROWS, SAMPLE_BYTES // shown) / rows
+    shard_rows = max(1, bytes_of_shard(rows * row_bytes) // row_bytes)
+    return Shares(min(holdout, share), min(SAMPLE_SHARE, share), shard_rows)
 
 
 def bytes_of_shard(every: int) -> int:
@@ -220,43 +262,106 @@ class Made:
     characters: dict[str, int] | None = None
 
 
+class Divide(Protocol):
+    """Goes through a source: yields the shards' rows, and puts the others where they belong."""
+
+    def __call__(
+        self, sample: list[ShardRows], held: list[ShardRows], places: list[int]
+    ) -> Iterator[ShardRows]:
+        """Divide the rows.
+
+        Args:
+            sample: gets the rows that are validated with.
+            held: gets those that are held out.
+            places: gets where these were, in what was read.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a source is divided into.
+
+    Attributes:
+        sample: rows that are validated with.
+        held: rows that are held out.
+        places: of what is held out, in what was read.
+        shards: rows and digest of each.
+    """
+
+    sample: list[ShardRows]
+    held: list[ShardRows]
+    places: list[int]
+    shards: list[list[Any]]
+
+    def joined(self) -> ShardRows:
+        """Return the rows of the sample, then those that are held out."""
+        every = [*self.sample, *self.held]
+        inputs = {name: np.concatenate([each[name] for each, _ in every]) for name in every[0][0]}
+        return inputs, np.concatenate([labels for _, labels in every])
+
+    @property
+    def sampled(self) -> int:
+        """Return how many rows are validated with."""
+        return sum(len(labels) for _, labels in self.sample)
+
+    def stream(self, made_of: str, files: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return what a description says of the shards."""
+        return {
+            "rows": sum(int(rows) for rows, _ in self.shards),
+            "sample": self.sampled,
+            "made_of": made_of,
+            "recipe": None,
+            "scale": None,
+            "shards": self.shards,
+            "sources": files,
+        }
+
+
+def divide(by: Divide, stage: Stage | None, what: str, advice: str) -> Parts:
+    """Go through a source, and keep what belongs into shards.
+
+    Args:
+        by: goes through it.
+        stage: keeps the shards' rows. Default: they are needed again.
+        what: names a row in errors, as "row of data/visits".
+        advice: what to do where there are too few.
+
+    Raises:
+        StorageFullError: no space.
+        WorkloadError: a part has no row.
+    """
+    parts = Parts([], [], [], [])
+    for inputs, labels in by(parts.sample, parts.held, parts.places):
+        parts.shards.append([len(labels), snapshot.digest_rows(inputs, labels)])
+        if stage is not None:
+            stage.add(inputs, labels)
+    for role, found in (
+        ("validated with", parts.sample), ("held out", parts.held), ("learned from", parts.shards),
+    ):  # fmt: skip
+        if not found:
+            raise WorkloadError(f"no {what} is {role}, {advice}")
+    return parts
+
+
 def _make(wanted: Wanted) -> Made:
     files = digests(wanted.folder)
     survey = _survey(wanted, [each["name"] for each in files])
     for each in files:
         each["rows"] = survey.by_shard[each["name"]]
     plan = _Plan(wanted, survey)
-    sample: list[ShardRows] = []
-    held: list[ShardRows] = []
-    places: list[NDArray[np.int64]] = []
-    shards: list[list[Any]] = []
-    for inputs, labels in plan.shards(sample, held, places):
-        shards.append([len(labels), snapshot.digest_rows(inputs, labels)])
-    for what, part in (("validated with", sample), ("held out", held), ("learned from", shards)):
-        if not part:
-            raise WorkloadError(
-                f"no row of {wanted.folder} is {what}, of {survey.rows:,}: take more rows, or "
-                "another --seed or --holdout"
-            )
-    count = sum(len(labels) for _, labels in sample)
-    parts = [*sample, *held]
-    resident = {
-        name: plan.resident(np.concatenate([inputs[name] for inputs, _ in parts]))
-        for name in parts[0][0]
-    }
+    advice = f"of {survey.rows:,}: take more rows, or another --seed or --holdout"
+    parts = divide(plan.shards, None, f"row of {wanted.folder}", advice)
+    inputs, labels = parts.joined()
+    resident = {name: plan.resident(values) for name, values in inputs.items()}
     stream = {
-        "rows": sum(rows for rows, _ in shards),
-        "sample": count,
-        "made_of": wanted.made_of_files(files),
+        **parts.stream(wanted.made_of_files(files), files),
         "recipe": plan.recipe.to_json() if plan.recipe is not None else None,
         "scale": plan.scale,
-        "shards": shards,
-        "sources": files,
     }
-    labels = np.concatenate([each for _, each in parts])
     return Made(
-        resident, labels, plan.fields, count, np.concatenate(places), stream,
-        lambda: plan.shards([], [], []),
+        resident, labels, plan.fields, parts.sampled, np.asarray(parts.places, dtype=np.int64),
+        stream, lambda: plan.shards([], [], []),
     )  # fmt: skip
 
 
@@ -291,9 +396,9 @@ def _survey(wanted: Wanted, names: list[str]) -> _Survey:
 def _begin(wanted: Wanted, block: Block) -> _Survey:
     columns = {name: _Found(column.kind) for name, column in block.columns.items()}
     if block.pictures:
-        if wanted.target not in {None, "class"}:
+        if wanted.target not in {None, CLASS}:
             raise WorkloadError(
-                f"pictures in shards have one target, 'class', not {wanted.target!r}: leave "
+                f"pictures in shards have one target, {CLASS!r}, not {wanted.target!r}: leave "
                 "--target away"
             )
         if wanted.task == "regression":
@@ -396,11 +501,7 @@ class _Plan:
             fields, row_bytes, shown = self._of_pictures()
         else:
             fields, row_bytes, shown = self._of_table()
-        most = max(LEAST_ROWS, SAMPLE_BYTES // shown)
-        share = most / survey.rows
-        self._held = min(wanted.holdout, share)
-        self._sampled = min(SAMPLE_SHARE, share)
-        self._shard_rows = max(1, bytes_of_shard(survey.rows * row_bytes) // row_bytes)
+        self._shares = shares(survey.rows, wanted.holdout, row_bytes, shown)
         read = [f"streamed from {len(survey.by_shard):,} shards"]
         for name, found in survey.columns.items():
             if found.kind == NUMERIC and name != survey.target:
@@ -415,7 +516,7 @@ class _Plan:
                 "name": wanted.folder.resolve().name,
             },
             "task": "classification" if is_classified else "regression",
-            "target": "class" if survey.sides else survey.target,
+            "target": CLASS if survey.sides else survey.target,
             "classes": classes,
             **fields,
             "read": read,
@@ -463,18 +564,10 @@ class _Plan:
         from falaj.workloads.training import picture_files  # noqa: PLC0415 - for pictures alone
 
         survey = self._survey
-        side, channels = min(picture_files.SIDE, survey.sides), 1 if survey.is_grey else 3
-        if side < SMALLEST_SIDE:
-            raise WorkloadError(
-                f"no picture of {self._wanted.folder} is {SMALLEST_SIDE} pixels high and wide, "
-                "which is the least"
-            )
-        shape = [channels, side, side]
-        described = {"name": IMAGE, "kind": "image", "shape": shape,
-                     "largest": picture_files.LARGEST}  # fmt: skip
-        size = channels * side * side
-        fields = {"family": "images", "features": [described], "excluded": []}
-        return fields, size, 4 * size
+        side = picture_files.require_side(survey.sides, self._wanted.folder)
+        shape = [1 if survey.is_grey else 3, side, side]
+        size = math.prod(shape)
+        return fields_of(shape, picture_files.LARGEST), size, 4 * size
 
     def _of_table(self) -> tuple[dict[str, Any], int, int]:
         survey = self._survey
@@ -496,9 +589,12 @@ class _Plan:
                 categorical.append(CategoricalColumn(name, names))
         if not numeric and not categorical:
             reasons = "; ".join(f"{each['name']!r}: {each['reason']}" for each in excluded)
+            is_text = survey.columns[survey.target].kind == TEXT
             raise WorkloadError(
                 f"{survey.first} has no usable column beside the target ({reasons or 'none'})"
-            )
+                + (f"; a language model learns from {survey.target!r} itself (--task language)"
+                   if is_text else "")
+            )  # fmt: skip
         self.recipe = TablePreprocessing(numeric, categorical)
         kinds = {each.name: "numeric" for each in numeric}
         kinds |= {each.name: "text" for each in categorical}
@@ -532,15 +628,9 @@ class _Plan:
         return values.astype(np.float32 if values.ndim > 1 else np.float64)
 
     def shards(
-        self, sample: list[ShardRows], held: list[ShardRows], places: list[NDArray[np.int64]]
+        self, sample: list[ShardRows], held: list[ShardRows], places: list[int]
     ) -> Iterator[ShardRows]:
-        """Yield the shards' rows, and put the others where they belong.
-
-        Args:
-            sample: gets the rows that are validated with.
-            held: gets those that are held out.
-            places: gets where they were, among the rows with a target.
-        """
+        """Divide the rows, as `Divide`; places are among the rows with a target."""
         random, before = generator(self._wanted.seed, _ROLES), 0
         pending: list[ShardRows] = []
         waiting = 0
@@ -548,9 +638,9 @@ class _Plan:
             if not block.rows:
                 continue
             inputs, labels = self._rows(block)
-            drawn = random.random(len(labels))
-            out, judged = drawn < self._held, drawn >= 1 - self._sampled
-            places.append(before + np.flatnonzero(out))
+            roles = self._roles(inputs, random.random(len(labels)))
+            out, judged = roles < self._shares.held, roles >= 1 - self._shares.sampled
+            places.extend((before + np.flatnonzero(out)).tolist())
             before += len(labels)
             for chosen, to in ((out, held), (judged & ~out, sample)):
                 if chosen.any():
@@ -559,12 +649,21 @@ class _Plan:
             if len(rest[1]):
                 pending.append(rest)
                 waiting += len(rest[1])
-            while waiting >= self._shard_rows:
-                shard, left = _cut(pending, self._shard_rows)
-                pending, waiting = [left], waiting - self._shard_rows
+            while waiting >= self._shares.shard_rows:
+                shard, left = _cut(pending, self._shares.shard_rows)
+                pending, waiting = [left], waiting - self._shares.shard_rows
                 yield shard
         if waiting:
             yield _cut(pending, waiting)[0]
+
+    def _roles(
+        self, inputs: dict[str, NDArray[Any]], chance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What of a block's rows decides where they belong: of tables chance alone."""
+        if not self._survey.sides:
+            return chance
+        seed = self._wanted.seed
+        return np.asarray([drawn(seed, image.tobytes())[0] for image in inputs[IMAGE]])
 
     def _rows(self, block: Block) -> ShardRows:
         """The rows of a block that have a target, as shards have them."""

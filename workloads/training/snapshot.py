@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from falaj.workloads import bounds
 from falaj.workloads.chat import Template, template_of
 from falaj.workloads.documents import is_dictionary
 from falaj.workloads.errors import WorkloadError
@@ -277,7 +278,8 @@ def require_whole(dataset: Dataset, what: str) -> Dataset:
     if dataset.stream is not None:
         raise WorkloadError(
             f"the dataset in {dataset.folder} is streamed from shards, and {what} needs all rows "
-            "in memory: make a dataset of one table (--source FILE)"
+            "in memory: make a dataset of one table (--source FILE), or of "
+            f"{bounds.PICTURES_IN_MEMORY:,} pictures at most"
         )
     return dataset
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,10 +21,13 @@ from falaj.workloads.training.shards import Shards
 from falaj.workloads.training.tensors import tensor_of
 
 _AHEAD_ROWS: Final = 8_192
-_AHEAD_TOKENS: Final = 1 << 20
+_AHEAD_BYTES: Final = 16 << 20
 _LEAST_AHEAD, _MOST_AHEAD = 2, 64
-"""Batches that wait for being learned from: as many as have so many rows, or tokens of texts,
-within bounds."""
+"""Batches that wait for being learned from: as many as have so many rows and bytes, within
+bounds."""
+_NUMBER_BYTES: Final = 4
+_TOKEN_BYTES: Final = 2 * 8
+"""Of a number of a row, and of a token with the one that follows it."""
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 
@@ -119,7 +123,7 @@ class StreamedBatches(Batches):
         device: that shares are on.
         batch_size, accumulation, seed, rank, processes, is_even: as of `Batches`.
         ahead: batches that wait for being learned from, at most. Default (0): as many as have
-            8,192 rows, or of texts a million tokens, 2 to 64.
+            8,192 rows and 16 MiB, 2 to 64.
 
     Attributes:
         ahead: likewise.
@@ -157,7 +161,9 @@ class StreamedBatches(Batches):
             shards, prepared.preprocessing, prepared.target_scale, is_text=is_text
         )
         rows = max(1, self._batch_size // self._processes)
-        wanted = _AHEAD_TOKENS // prepared.architecture.shape[0] if is_text else _AHEAD_ROWS
+        row_bytes = math.prod(prepared.architecture.shape)
+        row_bytes *= _TOKEN_BYTES if is_text else _NUMBER_BYTES
+        wanted = min(_AHEAD_ROWS, _AHEAD_BYTES // row_bytes)
         self.ahead = ahead or min(max(wanted // rows, _LEAST_AHEAD), _MOST_AHEAD)
         self._ahead: Ahead[_Made] | None = None
         self._due = (-1, -1)

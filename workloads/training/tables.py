@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from falaj.workloads.bounds import ENDINGS
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training.dates import DateForm, form_of
-from falaj.workloads.training.header import check_header, decode, names_of, not_parquet, odd_quotes
+from falaj.workloads.training.header import (
+    check_header,
+    decode,
+    names_of,
+    not_parquet,
+    odd_quotes,
+    refuse_damaged,
+)
 from falaj.workloads.training.numerals import (
     Mark,
     are_codes,
@@ -39,6 +46,9 @@ called "NA" or "None" survives."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
+_PROGRAMS = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+_CLEAR_POINT = r"^[+-]?(0[0-9]*\.[0-9]+|[0-9]+\.([0-9]{1,2}|[0-9]{4,}))$"
+"""No point of thousands: it stands behind a zero, or not before three digits."""
 _IDENTIFIER_SHARE = 0.5
 _IDENTIFIER_FLOOR = 20
 _LARGEST_CATEGORY = 256
@@ -95,10 +105,25 @@ def decimal_mark(columns: Iterable[Any]) -> Mark:
     for data in columns:
         if not pa.types.is_string(data.type):
             continue
+        if _has_points(data):
+            clear["."] += 1
+            continue
         fitting = readings(_distinct_numbers(data))
         if len(fitting) == 1:
             clear.update(fitting)
     return most_used(clear)
+
+
+def _has_points(data: Any) -> bool:
+    """Whether a text column has numbers as programs write them, and one that no comma fits.
+
+    Where it isn't sure, `readings` is: this one needs no second for a million of them.
+    """
+    present = present_numbers(_compute.utf8_trim_whitespace(_compute.fill_null(data, "")))
+    matches = _compute.match_substring_regex
+    if not _compute.any(matches(present, _CLEAR_POINT)).as_py():
+        return False
+    return _compute.all(matches(present, _PROGRAMS)).as_py() is True
 
 
 def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
@@ -110,7 +135,8 @@ def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
         mark: what the file writes before decimals; a column that is clear overrules it.
 
     Raises:
-        WorkloadError: it holds infinite numbers, or numbers beyond 32-bit floats.
+        WorkloadError: it holds infinite numbers, or numbers beyond 32-bit floats, or times of a
+            zone that this machine doesn't know.
     """
     kind = data.type
     if pa.types.is_dictionary(kind):
@@ -123,11 +149,20 @@ def interpret(name: str, data: Any, mark: Mark = ".") -> Column | Excluded:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _written(name, data, mark)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        days = _compute.cast(_compute.cast(data, pa.date32(), safe=False), pa.string())
-        return _text(name, days)
+        return _text(name, _compute.cast(_days(name, data), pa.string()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _numeric(name, _compute.cast(data, pa.float64(), safe=False))
     return Excluded(name, f"values of type {kind} are not supported: derive numbers or text first")
+
+
+def _days(name: str, data: Any) -> Any:
+    """Days of dates or times, as their zone has them."""
+    try:
+        return _compute.cast(data, pa.date32(), safe=False)
+    except pa.ArrowInvalid as error:
+        raise WorkloadError(
+            f"column {name!r} holds times whose days can't be told: {error}; write them in UTC"
+        ) from error
 
 
 def useless(column: Column) -> str | None:
@@ -396,9 +431,12 @@ def _read_parquet(path: Path) -> Any:
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             check_header(file.schema_arrow.names, path)
-            return file.read(use_threads=False)
+            table: Any = file.read(use_threads=False)
     except pa.ArrowException as error:
         raise not_parquet(path, error) from error
+    for name in table.column_names:
+        refuse_damaged(table.column(name), f"the column {name!r} of {path}")
+    return table
 
 
 def _read_csv(path: Path, encoding: str | None) -> Any:

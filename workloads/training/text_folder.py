@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import stat
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from falaj.workloads.bounds import ENDINGS
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training import picture_folder
+from falaj.workloads.training.folder_files import files, reading, require_file
+from falaj.workloads.training.picture_folder import is_picture
 
 SUFFIXES: Final = ENDINGS["texts"]
 _LOOKED_AT: Final = 1_000
@@ -23,8 +23,8 @@ def holds_texts(folder: Path) -> bool:
         OSError: it can't be read.
     """
     found = False
-    for path in islice(picture_folder.files(folder), _LOOKED_AT):
-        if picture_folder.is_picture(path):
+    for path in islice(files(folder), _LOOKED_AT):
+        if is_picture(path):
             return False
         found = found or _is_text(path)
     return found
@@ -38,18 +38,10 @@ def find(folder: Path) -> list[Path]:
     Raises:
         WorkloadError: there are none, one is no file, or the folder can't be read.
     """
-    try:
-        found = [each for each in picture_folder.files(folder) if _is_text(each)]
+    with reading(folder):
+        found = [each for each in files(folder) if _is_text(each)]
         for path in found:
-            if not stat.S_ISREG(path.lstat().st_mode):
-                raise WorkloadError(
-                    f"the text {path} is no file, but a link or something else: put the file "
-                    "itself there"
-                )
-    except OSError as error:
-        raise WorkloadError(
-            f"{error.filename or folder} can't be read: {error.strerror}"
-        ) from error
+            require_file(path, "text")
     if not found:
         raise WorkloadError(f"{folder} has no texts: give a folder of {', '.join(SUFFIXES)} files")
     return found
@@ -57,7 +49,7 @@ def find(folder: Path) -> list[Path]:
 
 def others(folder: Path) -> int:
     """Return how many files there are that aren't texts by their names."""
-    return sum(not _is_text(each) for each in picture_folder.files(folder))
+    return sum(not _is_text(each) and not each.is_dir() for each in files(folder))
 
 
 def _is_text(path: Path) -> bool:

@@ -30,6 +30,7 @@ from falaj.workloads.training import (
     text_folder,
 )
 from falaj.workloads.training.byte_pairs import learn
+from falaj.workloads.training.folder_files import digest_of_all, links
 from falaj.workloads.training.header import encoding_of, refuse_nul
 from falaj.workloads.training.shard_set import Made
 from falaj.workloads.training.shards import Stage
@@ -91,7 +92,7 @@ class Wanted:
             given.digest if isinstance(given, Vocabulary) else given,
             _PART, LEARNED_BYTES, shard_set.LEAST_SHARD, shard_set.MOST_SHARD,
         ]  # fmt: skip
-        named = [[each["name"], each["sha256"]] for each in files]
+        named = shard_set.named(files)
         return snapshot.digest([snapshot.FORMAT, snapshot.STREAM, language.FAMILY, wishes, named])
 
     def paths(self) -> list[Path]:
@@ -107,13 +108,15 @@ class Wanted:
         """
         if self.column is not None:
             return shard_set.digests(self.folder)
-        every, paths = hashlib.sha256(), self.paths()
-        for path in paths:
-            with reading_errors(path, "the text"), path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256")
-            name = str(path.relative_to(self.folder)).encode(errors="replace")
-            every.update(len(name).to_bytes(8, "little") + name + digest.digest())
-        return [{"name": f"{len(paths):,} texts", "sha256": every.hexdigest()}]
+        paths = self.paths()
+
+        def named() -> Iterator[tuple[str, bytes]]:
+            for path in paths:
+                with reading_errors(path, "the text"), path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").digest()
+                yield str(path.relative_to(self.folder)), digest
+
+        return [{"name": f"{len(paths):,} texts", "sha256": digest_of_all(named())}]
 
     def make(self, stage: Path | None = None, keyring: KeyRing | None = None) -> Made:
         """Read the source; a part of it is in memory at a time.
@@ -170,7 +173,14 @@ def _column(path: Path, name: str) -> Iterator[str]:
                 f"the column {name!r} of the shard {block.shard} is {column.kind} (from record "
                 f"{block.first:,} on), and a language model learns from texts"
             )
-        yield from (each for each in column.values.tolist() if each)
+        for place, each in enumerate(column.values.tolist(), block.first):
+            if "\0" in each:
+                raise WorkloadError(
+                    f"the column {name!r} of the shard {block.shard} holds a NUL character in "
+                    f"record {place:,}: no text has one; take it out"
+                )
+            if each:
+                yield each
 
 
 def parts_of(file: TextIO, path: Path, most: int) -> Iterator[str]:
@@ -302,13 +312,9 @@ class _Plan:
 
     def _drawn(self) -> Iterator[tuple[str, float, float]]:
         """Yield the parts of all documents, each with two numbers from 0 to before 1."""
-        seed = self._wanted.seed.to_bytes(8, "little", signed=True)
         for path in self._paths:
             for text in parts(self._wanted, path, self._part):
-                digest = hashlib.sha256(seed + text.encode(errors="replace")).digest()
-                role, other = (
-                    int.from_bytes(digest[place : place + 6]) / 2**48 for place in (0, 8)
-                )
+                role, other = shard_set.drawn(self._wanted.seed, text.encode(errors="replace"))
                 yield text, role, other
 
     def _training(self) -> Iterator[str]:
@@ -328,13 +334,7 @@ class _Plan:
     def shards(
         self, sample: list[ShardRows], held: list[ShardRows], places: list[int]
     ) -> Iterator[ShardRows]:
-        """Yield the shards' windows, and put the others where they belong.
-
-        Args:
-            sample: gets the windows that are validated with.
-            held: gets those that are held out.
-            places: gets which parts of documents these are of.
-        """
+        """Divide the windows, as `shard_set.Divide`; places are parts of documents."""
         learned, judged, kept = (Windows(self._wanted.context) for _ in range(3))
         for place, (text, role, _) in enumerate(self._drawn()):
             tokens = self._encode(text)
@@ -375,6 +375,8 @@ class _Plan:
             )
         if self._wanted.column is None and (others := text_folder.others(self._wanted.folder)):
             found.append(f"{others:,} files aren't texts by their names")
+        if self._wanted.column is None and (count := links(self._wanted.folder)):
+            found.append(f"{count:,} links to folders weren't followed")
         return found
 
 
@@ -392,37 +394,17 @@ def _make(wanted: Wanted, folder: Path | None, keyring: KeyRing | None) -> Made:
         plan.names, wanted.context, plan.pairs,
     )  # fmt: skip
     stage = None if folder is None else Stage(folder, keyring, fields, made_of)
-    sample: list[ShardRows] = []
-    held: list[ShardRows] = []
-    places: list[int] = []
-    shards: list[list[Any]] = []
-    for inputs, after in plan.shards(sample, held, places):
-        shards.append([len(after), snapshot.digest_rows(inputs, after)])
-        if stage is not None:
-            stage.add(inputs, after)
-    for what, part in (("validated with", sample), ("held out", held), ("learned from", shards)):
-        if not part:
-            raise WorkloadError(
-                f"no window of the texts of {wanted.folder} is {what}, of {size.documents:,} "
-                "documents: take more of them, a smaller --context, or another --seed or --holdout"
-            )
-    (inputs, after), (more, next_after) = *sample, *held
-    tokens = np.concatenate([each[language.TOKENS] for each in (inputs, more)])
-    streamed = sum(int(rows) for rows, _ in shards)
-    stream = {
-        "rows": streamed,
-        "sample": len(after),
-        "made_of": made_of,
-        "recipe": None,
-        "scale": None,
-        "shards": shards,
-        "sources": files,
-    }
-    fields["read"] = plan.notes(streamed + len(after) + len(next_after))
+    advice = (
+        f"of {size.documents:,} documents or parts of such, all copies of which go one way: take "
+        "more of them, a smaller --context, or another --seed or --holdout"
+    )
+    found = shard_set.divide(plan.shards, stage, f"window of the texts of {wanted.folder}", advice)
+    inputs, after = found.joined()
+    stream = found.stream(made_of, files)
+    fields["read"] = plan.notes(stream["rows"] + len(after))
     return Made(
-        {language.TOKENS: tokens.astype(np.int64)},
-        np.concatenate([after, next_after]).astype(np.int64),
-        fields, len(after), np.asarray(places, dtype=np.int64), stream,
+        {language.TOKENS: inputs[language.TOKENS].astype(np.int64)}, after.astype(np.int64),
+        fields, found.sampled, np.asarray(found.places, dtype=np.int64), stream,
         (lambda: plan.shards([], [], [])) if stage is None else stage.rows,
         plan.pairs, plan.counts.counts() if plan.pairs is not None else None,
     )  # fmt: skip

@@ -49,7 +49,8 @@ class DatasetArgs(KeptArgs):
     """``digits``, 1,797 scans that ship inside scikit-learn; or the absolute path of a .csv or
     .parquet file, of a .txt or .md text, of a .jsonl file of conversations, of a folder with a
     folder of pictures for each class, or of a folder of texts or of shards (.parquet, .arrow,
-    .jsonl or .tar), which are streamed. A changed file is another dataset."""
+    .jsonl or .tar), which are streamed, as many pictures are. A changed file is another
+    dataset."""
     target: NotRequired[Annotated[Input[str] | None, NOT_EMPTY, REPLACES]]
     """Column of the table to predict; a table needs one, digits, pictures and texts take none. Of
     shards from which a language model learns (``task``), the column of texts."""

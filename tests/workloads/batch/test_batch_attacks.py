@@ -89,6 +89,12 @@ REFUSED: dict[str, tuple[str, bytes]] = {
     "parquet with a text": ("parquet", parquet(age=["old"], city=["x"])),
     "parquet with a structure": ("parquet", parquet(age=[{"a": 1}], city=["x"])),
     "parquet with infinity": ("parquet", parquet(age=[float("inf")], city=["x"])),
+    "parquet with no UTF-8": ("parquet", parquet(
+        age=[1.0], city=pa.array([b"\xff"]).view(pa.string()))),
+    "parquet with times of no zone": ("parquet", parquet(
+        age=[1.0], city=pa.array([1], pa.timestamp("us", "Mars/Olympus")))),
+    "parquet with times of no year": ("parquet", parquet(
+        age=[1.0], city=pa.array([2**61], pa.timestamp("us")))),
     "parquet without rows": ("parquet", parquet(age=pa.array([], pa.float64()),
                                                  city=pa.array([], pa.string()))),
 }  # fmt: skip

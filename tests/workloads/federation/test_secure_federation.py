@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from falaj.workloads.errors import WorkloadError
 from falaj.workloads.federation import command, coordinator, site, updates
 from falaj.workloads.federation.coordinator import Rules
 from falaj.workloads.federation.floor import Floor
-from falaj.workloads.federation.plan import Aggregation, Plan, Task
+from falaj.workloads.federation.plan import FORMAT, Aggregation, Plan, Task
 from falaj.workloads.federation.secure.member import Member, join
 from falaj.workloads.federation.secure.rounds import SecureRounds
 from falaj.workloads.federation.transport import Link, client_context, server_context
@@ -367,6 +368,52 @@ def test_a_plan_without_secure_aggregation_reads_as_before_there_was_any(world: 
     wrong["plan"]["secure"] = {"sites": 3}
     with pytest.raises(WorkloadError, match="can't be read"):
         Task.from_bytes(json.dumps(wrong).encode())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"rounds": 0}, "the rounds of the coordinator's plan is 0: allowed is 1 to 100,000"),
+        ({"rounds": True}, "the rounds of the coordinator's plan is True: allowed is"),
+        ({"epochs": 10**9}, "the epochs of the coordinator's plan is 1000000000: allowed is 1 to"),
+        ({"batch_size": -1}, "the batch size of the coordinator's plan is -1: allowed is 1 to"),
+        ({"batch_size": 1.5}, "the batch size of the coordinator's plan is 1.5: allowed is"),
+        ({"learning_rate": "fast"}, "the learning rate of the coordinator's plan is 'fast'"),
+        ({"learning_rate": math.nan}, "the learning rate of the coordinator's plan is nan"),
+        ({"clip": -1}, "the clip of the coordinator's plan is -1: allowed is 0 to 1,000,000"),
+        ({"clip": math.inf}, "the clip of the coordinator's plan is inf"),
+        ({"seed": 2**31}, "the seed of the coordinator's plan is 2147483648: allowed is 0 to"),
+        ({"equal": "yes"}, "can't be read: its 'equal' is neither true nor false"),
+        ({"more": 1}, "can't be read"),
+        ({"secure.sites": "abc"}, "can't be read: the sites of its secure aggregation are no"),
+        ({"secure.sites": [A, B]}, "the number of sites of the coordinator's plan is 2: allowed"),
+        ({"secure.sites": [A, B, B]}, "names a site twice: site-a, site-b, site-b"),
+        ({"secure.sites": [A, B, ["c"]]}, "the name of a site of the coordinator's plan is ['c']"),
+        (
+            {"secure.sites": [A, B, "c\n"]},
+            "the name of a site of the coordinator's plan is 'c\\n'",
+        ),
+        (
+            {"secure.threshold": 4},
+            "the threshold of the coordinator's plan is 4: allowed is 1 to 3",
+        ),
+        ({"secure.threshold": "3"}, "the threshold of the coordinator's plan is '3'"),
+        ({"secure.noise": -0.5}, "the noise of the coordinator's plan is -0.5: allowed is 0 to"),
+        ({"secure.noise": math.nan}, "the noise of the coordinator's plan is nan"),
+    ],
+)
+def test_a_site_takes_no_plan_that_no_coordinator_makes(
+    changed: dict[str, Any], said: str
+) -> None:
+    value = PLAN.to_json()
+    value["secure"] = {**value["secure"], "sites": list(value["secure"]["sites"])}
+    for key, given in changed.items():
+        of, _, name = key.rpartition(".")
+        (value[of] if of else value)[name] = given
+    task = {"format": FORMAT, "plan": value}
+    with pytest.raises(WorkloadError) as caught:
+        Task.from_bytes(json.dumps(task).encode())
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

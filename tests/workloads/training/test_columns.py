@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falaj.workloads.errors import WorkloadError
-from falaj.workloads.training.numerals import units
+from falaj.workloads.training.numerals import bare, readings, units
 from falaj.workloads.training.tables import (
+    MISSING_NUMBERS,
     Column,
     Excluded,
     decimal_mark,
@@ -39,6 +40,13 @@ def test_numbers_beyond_float32_are_refused_with_their_row(cell: str) -> None:
 def test_infinite_parquet_numbers_are_refused() -> None:
     with pytest.raises(WorkloadError, match="infinite"):
         _column([1.0, math.inf])
+
+
+def test_times_of_a_zone_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(
+        WorkloadError, match=r"'x' holds times .* Mars/Olympus .* write them in UTC"
+    ):
+        _column([1, 2], pa.timestamp("us", "Mars/Olympus"))
 
 
 @pytest.mark.parametrize("values", [["", ""], ["NA", "nan"], [None, None]])
@@ -146,6 +154,28 @@ def test_a_file_with_decimal_commas_says_what_its_points_are() -> None:
     assert isinstance(column, Column)
     assert column.values.tolist() == [1153, 2400, 17]
     assert interpret("x", thousands, ".").values.tolist() == [1.153, 2.4, 17]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.from_regex(r"\A[+-]?[0-9]{1,5}([.,][0-9]{0,4})?\Z"),
+            st.sampled_from(["", "n/a", " 0.5 ", "1.153", "1,153", "12.34", "1e5", "5 AED", "x"]),
+        ),
+        max_size=4,
+    )
+)
+def test_the_mark_of_many_numbers_is_that_of_each(texts: list[str]) -> None:
+    fitting = readings(
+        bare(text.strip()) for text in texts if text.strip().lower() not in MISSING_NUMBERS
+    )
+    expected = "," if fitting == {","} else "."
+    assert decimal_mark([pa.chunked_array([texts], pa.string())]) == expected
+    point = pa.chunked_array([["0.5"]])
+    comma = pa.chunked_array([["0,5"]])
+    # What leaves it open counts for neither.
+    both = decimal_mark([pa.chunked_array([texts], pa.string()), point, comma, comma])
+    assert both == ("." if fitting == {"."} else ",")
 
 
 def test_a_class_called_nan_is_a_missing_one() -> None:

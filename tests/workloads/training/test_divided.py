@@ -212,6 +212,128 @@ def test_networks_of_images_are_sharded_with_what_they_count(made: Made) -> None
     assert made.losses("light divided") == pytest.approx(made.losses("light"), abs=1e-4)
 
 
+ENCODER = """
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.asked, self.key, self.value = (nn.Linear(width, width, False) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.size, self.dropout = width // heads, nn.Dropout(0.1)
+
+    def heads(self, rows):
+        return rows.unflatten(-1, (HEADS, self.size)).transpose(1, 2)
+
+    def forward(self, rows):
+        normal = self.before(rows)
+        taken = [self.heads(each(normal)) for each in (self.asked, self.key, self.value)]
+        mixed = nn.functional.scaled_dot_product_attention(*taken)
+        rows = rows + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
+        return rows + self.dropout(self.down(BETWEEN(self.up(self.between(rows)))))
+
+
+class Encoder(nn.Module):
+    def __init__(self, inputs, outputs, width=16, heads=4):
+        super().__init__()
+        self.first = nn.Linear(inputs[1] * inputs[0], width)
+        self.place = nn.Parameter(torch.zeros(inputs[2], width))
+        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(2))
+        self.last = nn.Linear(width, outputs)
+
+    def forward(self, rows):
+        rows = self.first(rows.flatten(1, 2).transpose(1, 2) / 16) + self.place
+        for each in self.layers:
+            rows = each(rows)
+        return self.last(rows.mean(1))
+
+    def tensor_plan(self):
+        return {
+            **{f"layers.*.{each}": "colwise" for each in ("asked", "key", "value", "up")},
+            **{f"layers.*.{each}": "rowwise" for each in ("out", "down")},
+        }
+"""
+
+
+def encoder(folder: Path, heads: str = "-1", between: str = "nn.functional.gelu") -> list[str]:
+    """A model of a team's own that says how it is divided; the options that name it."""
+    folder.mkdir()
+    text = ENCODER.replace("HEADS", heads).replace("BETWEEN", between)
+    (folder / "mine.py").write_text(text)
+    return ["--code", str(folder), "--model", "mine:Encoder", "--epochs", "2", *OF_IMAGES]
+
+
+OF_IMAGES = ("--threads", "1", "--device", "cpu", "--precision", "float32")
+
+
+def test_a_model_of_one_s_own_is_divided_as_it_says(made: Made) -> None:
+    own = encoder(made.folder / "encoder")
+    stop = {"stop_after": "epoch 1/2", "signal": "SIGTERM"}
+    statuses = made.together(
+        made.run("encoder", 1, *own, data=made.digits),
+        made.run("encoder halves", 2, *own, "--tensor", "2", data=made.digits),
+        made.run("encoder copies", 4, *own, "--tensor", "2", data=made.digits),
+        made.run("encoder shards", 4, *own, "--tensor", "2", "--shard", "2", data=made.digits),
+        made.run("encoder moved", 2, *own, "--tensor", "2", data=made.digits, **stop),
+        made.run("encoder moved", 1, *own, data=made.digits),
+    )
+    assert statuses == [[0], [0] * 2, [0] * 4, [0] * 4, [75] * 2, [0]], made.said("encoder halves")
+    assert "(tensor 2)" in made.said("encoder halves")
+    one = load_trained(made.folder / "encoder", made.keys).module.state_dict()
+    for name, rows_alike in (
+        ("encoder halves", True), ("encoder moved", True),
+        # Which rows' numbers are dropped is another in each part of a batch.
+        ("encoder copies", False), ("encoder shards", False),
+    ):  # fmt: skip
+        slack = 1e-5 if rows_alike else 0.1
+        assert made.losses(name) == pytest.approx(made.losses("encoder"), abs=slack), name
+        found = load_trained(made.folder / name, made.keys).module.state_dict()
+        assert {key: each.shape for key, each in found.items()} == {
+            key: each.shape for key, each in one.items()
+        }
+        if rows_alike:
+            assert max(float((found[key] - one[key]).abs().max()) for key in one) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"heads": "4"}, "Encoder can't be run divided as tensor_plan() says"),
+        (
+            {"between": "(lambda rows: nn.functional.gelu(rows - rows.mean(-1, keepdim=True)))"},
+            "Encoder answers otherwise when it is divided as tensor_plan() says",
+        ),
+    ],
+)
+def test_a_model_that_isn_t_the_same_divided_is_refused(
+    made: Made, changed: dict[str, str], why: str
+) -> None:
+    name = "wrong " + next(iter(changed))
+    own = encoder(made.folder / name, **changed)
+    (status,) = made.together(made.run(f"of {name}", 2, *own, "--tensor", "2", data=made.digits))
+    assert status == [2, 2], made.said(f"of {name}")
+    assert why in made.said(f"of {name}")
+    assert "Traceback" not in made.said(f"of {name}")
+
+
+def test_what_says_nothing_of_it_is_refused(made: Made) -> None:
+    own = encoder(made.folder / "plain")
+    (made.folder / "plain" / "mine.py").write_text(
+        ENCODER.replace("HEADS", "-1").replace("BETWEEN", "torch.relu").replace("_plan", "_plans")
+    )
+    runs = [
+        made.run("of plain", 2, *own, "--tensor", "2", data=made.digits),
+        made.run("of layers", 2, *own, "--pipeline", "2", data=made.digits),
+    ]
+    assert made.together(*runs) == [[2, 2], [2, 2]], made.said("of plain")
+    assert "and Encoder has none: give it one that returns" in made.said("of plain")
+    assert "--pipeline 2 is of Falaj's language model" in made.said("of layers")
+
+
 def test_compressed_gradients_learn_too(made: Made) -> None:
     more = ("--epochs", "6")
     runs = [made.run(f"by {each}", 2, "--compression", each, *more) for each in COMPRESSIONS]

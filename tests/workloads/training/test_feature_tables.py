@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
+import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,18 @@ from hypothesis import strategies as st
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.training import command
 from falaj.workloads.training.dataset import Source, build
+from falaj.workloads.training.dates import form_of
 from falaj.workloads.training.feature_tables import (
     Features,
     FeatureTable,
+    _texts_of,
     join,
     latest,
     parse,
     write_joined,
 )
-from falaj.workloads.training.moments import moments
+from falaj.workloads.training.moments import _moment, moments
+from falaj.workloads.training.tables import read_table
 
 PAYMENTS = {"source": "payments.csv", "keys": ["customer"], "time": "paid_at"}
 
@@ -114,8 +120,6 @@ def joined(
     """Values that one table gives to cases, both as CSV of a key ``who`` and a time ``at``."""
     (tmp_path / "events.csv").write_text(events)
     (tmp_path / "cases.csv").write_text(cases)
-    from falaj.workloads.training.tables import read_table
-
     table = FeatureTable("e", tmp_path / "events.csv", ("who",), time, **more)
     (found,) = join(
         read_table(tmp_path / "cases.csv"), Features(time, (table,)), tmp_path / "cases.csv"
@@ -191,12 +195,82 @@ def test_columns_of_times_are_what_their_texts_are(unit: Any, ends: bool) -> Non
         (["3/31/2026 13:05 pm"], r"must be in 1\.\.12"),
         (["2026-03-01T10:00:00:00"], "isn't written as 09:30"),
         (["2026-03-01T10:00Z", "2026-03-01T10:00"], "that say their zone and others that don't"),
+        (["2026-03-01T10:00+24:00"], r"there is no zone \+24:00"),
+        (["2026-03-01T10:00+04:75"], r"there is no zone \+04:75"),
+        (["2026-03-01T10:00:60Z"], "which is no time: second"),
+        (["2026-03-01T10:00", "2026-03-01 10:00"], "written alike"),
+        (["2200-03-01T10:00"], "written alike"),
         (["", "null"], "has no time in any row"),
+        (pa.array([None], pa.timestamp("us")), "has no time in any row"),
+        (pa.array([None], pa.date32()), "has no time in any row"),
+        (pa.array([0, 2**62], pa.timestamp("ms")), "in row 2 that is in none of the years 1 to"),
+        (pa.array([-(2**62)], pa.timestamp("s")), "in row 1 that is in none of the years 1 to"),
+        (pa.array([2**31 - 1], pa.date32()), "are its numbers of another unit"),
     ],
 )
 def test_what_is_no_time_is_refused(values: list[str], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         moments(pa.chunked_array([values]), "the column 'at' of a.csv", ends=False)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.datetimes(datetime.datetime(1900, 1, 2), datetime.datetime(2199, 12, 30)),
+            st.integers(-14 * 4, 14 * 4),
+        ),
+        min_size=1, max_size=4,
+    ),
+    st.sampled_from(" T"), st.sampled_from(["minutes", "seconds", "milliseconds", "microseconds"]),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_times_of_programs_are_read_as_those_of_people(
+    times: list[tuple[datetime.datetime, int]], mark: str, spec: str, zoned: bool, ends: bool
+) -> None:
+    texts: list[str | None] = [None]
+    for moment, quarters in times:
+        zone = datetime.timezone(datetime.timedelta(minutes=15 * quarters)) if zoned else None
+        texts.append(moment.replace(tzinfo=zone).isoformat(mark, spec))
+    # As people write it: with a comma, which Arrow doesn't know.
+    column = pa.chunked_array([[text and text.replace(".", ",") for text in texts]])
+    form = form_of([text for text in texts if text])
+    assert form is not None
+    slow = [_moment(text, form, ends=ends) if text else (0, zoned) for text in texts]
+    for each in (pa.chunked_array([texts]), column):
+        found = moments(each, "it", ends=ends)
+        assert list(zip(found.micros.tolist(), [found.zoned] * len(texts), strict=True)) == slow
+        assert found.there.tolist() == [text is not None for text in texts]
+        assert found.sure
+
+
+def test_it_is_said_that_nothing_tells_day_from_month(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("who,at,v\n1,03/04/2022,10\n")
+    (tmp_path / "cases.csv").write_text("who,at\n1,05/06/2026\n")
+    table = PAYMENTS | {"source": str(tmp_path / "events.csv"), "keys": ["who"], "time": "at"}
+    given = parse(features("at", e=table))
+    (_, note) = write_joined(tmp_path / "cases.csv", given, tmp_path / "out.csv")
+    assert note == (
+        "e: 1 of 1 rows got one of its 1, 1,523 days old (median); times of cases.csv and "
+        "events.csv are read with the day first, as nothing in them tells day from month"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "age"),
+    [
+        ("01:00", "1 hours"),
+        ("00:00:30", "30 seconds"),
+        ("00:00", "0 seconds"),
+        ("14:30", "14.5 h"),
+    ],
+)
+def test_ages_are_said_in_a_unit_that_fits(tmp_path: Path, asked: str, age: str) -> None:
+    (tmp_path / "events.csv").write_text("who,at,v\n1,2026-03-31T00:00,10\n")
+    (tmp_path / "cases.csv").write_text(f"who,at\n1,2026-03-31T{asked}\n")
+    table = PAYMENTS | {"source": str(tmp_path / "events.csv"), "keys": ["who"], "time": "at"}
+    given = parse(features("at", e=table))
+    (_, note) = write_joined(tmp_path / "cases.csv", given, tmp_path / "out.csv")
+    assert f" {age}" in note
 
 
 def test_numbers_are_no_times() -> None:
@@ -218,6 +292,54 @@ def test_a_number_and_its_digits_are_one_key(tmp_path: Path, keys: list[Any]) ->
     (found,) = join(rows, Features(None, (table,)), Path("cases.csv"))
     assert found.columns["e.v"].to_pylist() == ["b", "a", None, None]
     assert (found.found, found.rows, found.age_days) == (2, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["17.0", "x"], ["17", "x"]),
+        (["-3.00", "x"], [-3, 4]),
+        (["\u0661\u0667", "x"], [17, 4]),
+        (["\u06f0\u06f0\u06f7", "x"], ["007", "x"]),
+        (["Caf\u00e9", "x"], ["Cafe\u0301", "x"]),
+        ([True, None], ["True", "x"]),
+        ([decimal.Decimal("17.00"), None], [17, 4]),
+        ([decimal.Decimal("2.50"), None], [2.5, 4.25]),
+        ([1e17, None], ["100000000000000000", "x"]),
+        ([-0.0, None], [0, 4]),
+    ],
+)
+def test_keys_that_are_written_otherwise_are_the_same(
+    tmp_path: Path, one: list[Any], other: list[Any]
+) -> None:
+    for rows, events in ((one, other), (other, one)):
+        pq.write_table(pa.table({"who": events, "v": ["a", "b"]}), tmp_path / "e.parquet")
+        table = FeatureTable("e", tmp_path / "e.parquet", ("who",))
+        (found,) = join(pa.table({"who": rows}), Features(None, (table,)), Path("cases.csv"))
+        assert found.columns["e.v"].to_pylist()[0] == "a"
+
+
+@given(st.text(max_size=6), st.text(max_size=6))
+def test_texts_are_the_same_key_only_where_people_would_say_so(one: str, other: str) -> None:
+    found = [_texts_of(pa.chunked_array([[each]]))[0].as_py() for each in (one, other)]
+    known = [_texts_of(pa.chunked_array([[each]]))[0].as_py() for each in found if each]
+    assert known == [each for each in found if each]
+    plain = [unicodedata.normalize("NFC", each).strip() for each in (one, other)]
+    if plain[0] != plain[1] and "".join(plain).isalpha() and None not in found:
+        assert found[0] != found[1] or plain[0].lower() == plain[1].lower()
+
+
+@pytest.mark.parametrize("keys", [["1.10", "1.1"], ["007", "7"], ["0x1", "1"], ["17.5", "17"]])
+def test_codes_of_products_stay_apart(tmp_path: Path, keys: list[str]) -> None:
+    pq.write_table(pa.table({"who": keys, "v": ["a", "b"]}), tmp_path / "e.parquet")
+    table = FeatureTable("e", tmp_path / "e.parquet", ("who",))
+    (found,) = join(pa.table({"who": keys}), Features(None, (table,)), Path("cases.csv"))
+    assert found.columns["e.v"].to_pylist() == ["a", "b"]
+
+
+def test_a_column_of_keys_without_a_value_is_told(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"no row of .*events.csv has a key: 'who' has no val"):
+        joined(tmp_path, "who\n1\n", "who,v\n,a\n,b\n", None)
 
 
 def test_keys_of_two_columns_are_apart_where_their_texts_run_together(tmp_path: Path) -> None:
@@ -371,3 +493,82 @@ def test_what_can_not_be_written_leaves_nothing(
     assert command.main([*given, "--features", features(payments=table)]) == 2
     assert "error:" in capsys.readouterr().err
     assert not (shop / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (
+            "9999,02.04.2026 09:00,3",
+            "0 of 1 rows got one of its 180: no row of .* has a key of .*new",
+        ),
+        ("1,02.01.2026 09:00,3", "0 of 1 rows got one of its 180: 1 rows of .* known by then"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_of_new_rows_nothing_may_be_known(shop: Path, row: str, why: str, kind: str) -> None:
+    """A model that serves meets customers of whom there is nothing yet."""
+    found = source(shop).features
+    assert found is not None
+    (shop / "new.csv").write_text(f"customer,asked_at,visits\n{row}\n")
+    output = shop / f"joined.{kind}"
+    (_, note) = write_joined(shop / "new.csv", found, output)
+    assert re.search(why, note)
+    written = read_table(output)
+    assert written.column_names[-2:] == ["payments.amount", "payments.late"]
+    assert {each.as_py() or None for each in written.column("payments.amount")} == {None}
+
+
+@pytest.mark.parametrize("output", ["cases.csv", "payments.csv", "link.csv", "down/../cases.csv"])
+def test_what_is_read_is_not_written_over(shop: Path, output: str) -> None:
+    found = source(shop).features
+    assert found is not None
+    (shop / "link.csv").symlink_to("payments.csv")
+    (shop / "down").mkdir()
+    before = {each.name: each.read_bytes() for each in shop.glob("*.csv")}
+    with pytest.raises(WorkloadError, match=r"which is read here .* and would be lost"):
+        write_joined(shop / "cases.csv", found, shop / output)
+    assert {each.name: each.read_bytes() for each in shop.glob("*.csv")} == before
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("no/x.csv", "there is no folder .*no: make it"),
+        ("cases.csv/x.csv", "there is no folder"),
+        ("down.csv", "down.csv; allowed: a .csv or .parquet file"),
+    ],
+)
+def test_a_place_that_is_none_is_told_before_files_are_read(
+    shop: Path, output: str, message: str
+) -> None:
+    found = source(shop).features
+    assert found is not None
+    (shop / "payments.csv").write_bytes(b"")
+    (shop / "cases.csv").write_bytes(b"")
+    (shop / "down.csv").mkdir()
+    with pytest.raises(WorkloadError, match=message):
+        write_joined(shop / "cases.csv", found, shop / output)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1], [2]],
+        [{"a": 1}, {"a": 2}],
+        [b"\xff", b"a"],
+        pa.array([1, 2], pa.timestamp("us", "Mars/Olympus")),
+    ],
+)
+@pytest.mark.parametrize("side", ["cases", "events"])
+def test_values_that_a_csv_can_not_have_are_refused(
+    tmp_path: Path, values: Any, side: str
+) -> None:
+    odd, plain = pa.table({"who": [1, 2], "v": values}), pa.table({"who": [1, 2], "w": ["a", "b"]})
+    cases, events = (odd, plain) if side == "cases" else (plain, odd)
+    pq.write_table(cases, tmp_path / "cases.parquet")
+    pq.write_table(events, tmp_path / "events.parquet")
+    given = parse(features(None, e={"source": str(tmp_path / "events.parquet"), "keys": ["who"]}))
+    with pytest.raises(WorkloadError, match=r"column '(e\.)?v'"):
+        write_joined(tmp_path / "cases.parquet", given, tmp_path / "out.csv")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["cases.parquet", "events.parquet"]

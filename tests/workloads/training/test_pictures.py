@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import shutil
 import struct
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from falaj.workloads import demo
+from falaj.workloads import bounds, demo
 from falaj.workloads.errors import WorkloadError
 from falaj.workloads.optimization.pipeline import serving_of
 from falaj.workloads.registry.keyring import KeyRing
@@ -74,6 +75,39 @@ def beside(folder: Path) -> None:
     put(folder, "whose.png", plain(1, 2, 3))
 
 
+def none_of_a_class(folder: Path) -> None:
+    (folder / "square").mkdir()
+
+
+def a_link(folder: Path) -> None:
+    (folder / "circle" / "far.png").symlink_to(folder / "cross" / "0.png")
+
+
+def a_linked_class(folder: Path) -> None:
+    (folder / "cross").rename(folder.parent / "cross")
+    (folder / "cross").symlink_to(folder.parent / "cross")
+
+
+def a_linked_folder(folder: Path) -> None:
+    (folder / "circle" / "more").symlink_to(folder.parent)
+
+
+def a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "circle" / "pipe.png")
+
+
+def no_text(folder: Path) -> None:
+    (folder / "cross").rename(os.fsdecode(os.fsencode(folder) + b"/cr\xffss"))
+
+
+def steering(folder: Path) -> None:
+    (folder / "cross").rename(folder / "cr\x1b[31moss")
+
+
+def steering_file(folder: Path) -> None:
+    (folder / "cross" / "\x1b[31m.png").write_bytes(b"x")
+
+
 def hardly_any(folder: Path) -> None:
     put(folder, "square/0.png", plain(1, 2, 3))
 
@@ -113,6 +147,14 @@ def another_format(folder: Path) -> None:
         (one_class, "has pictures in 'circle': give a folder with a folder of .bmp, .jpeg"),
         (beside, r"pictures beside its folders \('whose.png'\): put each into the folder of its"),
         (hardly_any, "less than 2 pictures of 'square'"),
+        (none_of_a_class, "less than 2 pictures of 'square': add some, or remove the class"),
+        (no_text, r"names aren't text in UTF-8, or have control characters \('cr\\udcffss'\)"),
+        (steering, r"have control characters \('cr\\x1b\[31moss'\): classes are called as"),
+        (steering_file, r"read as pictures: cross/\\x1b\[31m.png \(no picture\)"),
+        (a_link, r"the picture \S+/circle/far.png is no file, but a link"),
+        (a_pipe, r"the picture \S+/circle/pipe.png is no file, but a link, a folder or something"),
+        (a_linked_class, r"/cross is a link to a folder, which isn't followed: put the folder"),
+        (a_linked_folder, r"/circle/more is a link to a folder, which isn't followed"),
         (the_same, "all pictures of 'square' in"),
         (a_text, r"1 of 13 files of \S+ can't be read as pictures: circle/notes.png \(no picture"),
         (nothing, r"circle/empty.jpg \(no picture\); remove them, or put whole ones"),
@@ -122,19 +164,39 @@ def another_format(folder: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_can_t_be_learned_from_is_refused(spoil: Any, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [bounds.PICTURES_IN_MEMORY, 1], ids=["in memory", "streamed"])
+def test_what_can_t_be_learned_from_is_refused(
+    spoil: Any, said: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "PICTURES_IN_MEMORY", most)
     folder = write_shapes(tmp_path / "shapes", 6)
     spoil(folder)
     with pytest.raises(WorkloadError, match=said):
         datasets.build(datasets.Source(str(folder)))
 
 
-def test_many_broken_ones_are_named_by_some(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [bounds.PICTURES_IN_MEMORY, 1], ids=["in memory", "streamed"])
+def test_many_broken_ones_are_named_by_some(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "PICTURES_IN_MEMORY", most)
     folder = write_shapes(tmp_path / "shapes", 4)
-    for number in range(5):
-        (folder / "circle" / f"broken{number}.png").write_bytes(b"x")
-    with pytest.raises(WorkloadError, match=r"5 of 13 files .*broken2\.png.* and 2 more; remove"):
-        picture_files.read(folder)
+    for number in range(22):
+        (folder / "circle" / f"broken{number:02d}.png").write_bytes(b"x")
+    said = r"22 of 30 files .*broken00\.png.*broken19\.png \(no picture\) and 2 more; remove"
+    with pytest.raises(WorkloadError, match=said):
+        datasets.build(datasets.Source(str(folder)))
+
+
+def test_a_file_that_went_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_shapes(tmp_path / "shapes", 6)
+    found = picture_folder.classes(folder)
+    (folder / "cross" / "1.jpg").unlink()
+    monkeypatch.setattr(picture_folder, "classes", lambda _: found)
+    for most in (bounds.PICTURES_IN_MEMORY, 1):
+        monkeypatch.setattr(bounds, "PICTURES_IN_MEMORY", most)
+        with pytest.raises(WorkloadError, match=r"cross/1.jpg \(No such file or directory\)"):
+            datasets.build(datasets.Source(str(folder)))
 
 
 def test_pictures_of_a_few_pixels_are_refused(tmp_path: Path) -> None:
@@ -143,12 +205,6 @@ def test_pictures_of_a_few_pixels_are_refused(tmp_path: Path) -> None:
             put(tmp_path, f"{kind}/{number}.png", plain(number, 2, 3, size=(40, 5)))
     with pytest.raises(WorkloadError, match=r"no picture of .* is 6 pixels high and wide"):
         picture_files.read(tmp_path)
-
-
-def test_more_than_memory_is_for_is_refused(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture_folder, "MOST_FILES", 20)
-    with pytest.raises(WorkloadError, match="has 24 pictures; 20 are allowed"):
-        picture_folder.classes(shapes)
 
 
 @pytest.mark.parametrize(

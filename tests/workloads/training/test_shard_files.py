@@ -221,7 +221,7 @@ def test_all_forms_are_read_alike(
     assert np.array_equal(age.values, [3.5, np.nan], equal_nan=True)
     assert (city.kind, list(city.values)) == ("text", ["دبي", ""])
     assert list(flag.values) == [1, 0]
-    assert (empty.kind, other.kind) == ("empty", "other")
+    assert (empty.kind, other.kind) == ("empty", "neither numbers nor texts")
 
 
 def test_a_shard_without_rows_is_read(tmp_path: Path) -> None:

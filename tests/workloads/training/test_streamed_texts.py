@@ -92,6 +92,9 @@ def spoilt(path: Path) -> None:
     path.write_bytes(b"one\ntwo\n\xff\xfe")
 
 
+NO_UTF8: Any = pa.array([b"a", b"\xff"]).view(pa.string())
+
+
 def with_nul(path: Path) -> None:
     path.write_text("a\0b")
 
@@ -107,6 +110,10 @@ def link(path: Path) -> None:
         (with_nul, {}, "z.txt holds a NUL character at position 1"),
         (link, {}, "z.txt is no file, but a link"),
         (None, {"encoding": "latin-0"}, "unknown encoding 'latin-0'"),
+        (None, {"encoding": "rot13"}, "unknown encoding 'rot13'"),
+        (None, {"encoding": "base64"}, "unknown encoding 'base64'"),
+        (None, {"encoding": "a\0b"}, r"unknown encoding 'a\x00b'"),
+        (None, {"encoding": "undefined"}, "unknown encoding 'undefined'"),
         (None, {"target": "x"}, "a folder of texts has one target"),
         (None, {"task": "regression"}, "use --task auto or language, not regression"),
         (None, {"context": 4_096}, "are needed to be streamed by 4,096 at a time"),
@@ -136,6 +143,31 @@ def test_texts_that_cant_be_used(
             "'text' of the shard 0.parquet is numeric (from record 1 on)",
         ),
         (
+            {"text": [["a"]]},
+            {"task": "language", "target": "text"},
+            "'text' of the shard 0.parquet is neither numbers nor texts (from record 1 on)",
+        ),
+        (
+            {"text": ["a", "b\0"]},
+            {"task": "language", "target": "text"},
+            "'text' of the shard 0.parquet holds a NUL character in record 2",
+        ),
+        (
+            {"text": NO_UTF8},
+            {"task": "language", "target": "text"},
+            "the column 'text' of the shard 0.parquet behind record 0 is damaged: Invalid UTF8",
+        ),
+        (
+            {"text": NO_UTF8},
+            {"target": "text", "context": None},
+            "the column 'text' of the shard 0.parquet behind",
+        ),
+        (
+            {"text": ["a", "b"] * 200},
+            {"target": "text", "context": None},
+            "a language model learns from 'text' itself (--task language)",
+        ),
+        (
             {"text": ["a", None]},
             {"task": "language", "target": "text"},
             "have 2 characters; at least 3,200 are needed",
@@ -145,7 +177,11 @@ def test_texts_that_cant_be_used(
             {"task": "language", "target": "text", "encoding": "utf-8"},
             "--encoding utf-8 is of text files",
         ),
-        ({"text": ["a"]}, {"target": "text"}, "--context 16 is of texts"),
+        (
+            {"text": ["a"]},
+            {"target": "text"},
+            "leave it out, or learn from a column of texts of shards (--task language)",
+        ),
     ],
 )
 def test_columns_that_no_language_model_learns_from(
@@ -153,6 +189,14 @@ def test_columns_that_no_language_model_learns_from(
 ) -> None:
     _parquet.write_table(pa.table(columns), tmp_path / "0.parquet")
     assert words in refused(tmp_path, **asked)
+
+
+def test_links_to_folders_are_counted(source: Path, tmp_path: Path, small_shards: None) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.txt").write_text("a")
+    (source / "of-1" / "more").symlink_to(tmp_path / "elsewhere")
+    notes = datasets.build(wanted_of(source)).description["notes"]
+    assert "1 links to folders weren't followed" in notes
 
 
 def test_who_isnt_a_text_has_another_task(tmp_path: Path) -> None:

@@ -533,6 +533,27 @@ def test_pictures_in_tars_are_streamed(tmp_path: Path, small_shards: None, learn
     assert record["metrics"]["held_out"]["accuracy"] > 0.9
 
 
+def test_a_picture_that_is_there_twice_is_in_one_part(tmp_path: Path, small_shards: None) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for shard in range(2):
+        files: list[tuple[str, bytes]] = []
+        for each in range(250):
+            files += [(f"{each}.png", png(each)), (f"{each}.cls", b"yn"[each % 2 :][:1])]
+        tar(source / f"{shard}.tar", files)
+    found = made(source, tmp_path / "d", target=None)
+    shards = Shards(found)
+    learned = [shards.read(each)[0]["image"] for each in range(len(shards.rows))]
+    resident = found.inputs["image"]
+    parts = (*learned, resident[found.rows("train")], resident[found.rows("held_out")])
+    seen = [np.unique(each[:, 0, 0, 0]).astype(int).tolist() for each in parts]
+    held, judged = seen.pop(), seen.pop()
+    every = {colour for each in seen for colour in each}
+    assert len(held) > 30
+    assert len(judged) > 10
+    assert len(every) + len(judged) + len(held) == 250
+
+
 def test_json_lines_by_the_command(
     tmp_path: Path, small_shards: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,6 +70,15 @@ def test_byte_order_mark_tells_the_encoding(tmp_path: Path, encoding: str) -> No
     table = read_table(path)
     assert table.column_names == ["city", "y"]
     assert table.column("city").to_pylist() == ["دبي"]
+
+
+def test_parquet_with_texts_that_are_none_is_refused(tmp_path: Path) -> None:
+    texts: Any = pa.array([b"a", b"\xff"]).view(pa.string())
+    pq.write_table(pa.table({"x": texts}), tmp_path / "t.parquet")
+    with pytest.raises(
+        WorkloadError, match=r"the column 'x' of .*t.parquet is damaged: Invalid UT"
+    ):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_unknown_encoding_is_refused(tmp_path: Path) -> None:

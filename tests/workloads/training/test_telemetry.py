@@ -143,3 +143,47 @@ def test_what_is_wrong_with_a_gpu_is_told_by_name(monkeypatch: pytest.MonkeyPatc
         ],
     }  # fmt: skip
     assert list(wrong_with({"slowed_share": {"heat": 0.04}, "links_down": 0, "xids": {}})) == []
+
+
+class _LostError(_NvmlError):
+    value = pynvml.NVML_ERROR_GPU_IS_LOST
+
+
+def test_a_gpu_that_is_gone_meanwhile_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: set[int] = set()
+
+    def unless_gone(value: Any) -> Any:
+        def read(handle: int, *_: Any) -> Any:
+            if handle in gone:
+                raise _LostError
+            return value
+
+        return read
+
+    answers = {
+        "nvmlDeviceGetUtilizationRates": unless_gone(SimpleNamespace(gpu=40)),
+        "nvmlDeviceGetTemperature": unless_gone(61),
+        "nvmlDeviceGetMemoryInfo": unless_gone(SimpleNamespace(used=3 << 20)),
+        "nvmlDeviceGetNvLinkState": unless_gone(1),
+        "nvmlDeviceGetPcieReplayCounter": unless_gone(4),
+    }
+    monkeypatch.setitem(sys.modules, "pynvml", _nvml(**answers))
+    first, second = watched()
+    gone.add(1)
+    assert "gpu0_memory_mib" in first.sample()
+    assert second.sample() == {}
+    assert first.summary()["anomalies"] == []
+    assert second.summary() == {
+        "lost": True, "anomalies": ["GPU 1 was lost: it no longer answers its driver"],
+    }  # fmt: skip
+
+
+def test_a_gpu_that_nobody_may_ask_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle_of(index: int) -> int:
+        if index == 0:
+            raise _NvmlError
+        return index
+
+    monkeypatch.setitem(sys.modules, "pynvml", _nvml(nvmlDeviceGetHandleByIndex=handle_of))
+    (only,) = watched()
+    assert only.sample()["gpu1_utilisation_percent"] == 41

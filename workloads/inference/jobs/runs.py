@@ -325,13 +325,9 @@ class JobRuns:
         return {"outcome": "done", "size": size}
 
     async def _infer(
-        self,
-        service: ModelService,
-        header: dict[str, Any],
-        body: bytes,
-        owner: str,
+        self, service: ModelService, header: dict[str, Any], body: bytes, owner: str,
         started: float,
-    ) -> Answer:
+    ) -> Answer:  # fmt: skip
         # Another tier takes over what somebody waits for: a job can wait.
         headers = {MARK: b"1"}
         if header["request_id"]:
