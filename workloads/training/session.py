@@ -349,7 +349,7 @@ class Session:
         self._begun = copy.deepcopy(module).cpu().eval() if is_exported else None
         if isinstance(module, Decoder) and parameters.recompute == "layers":
             module.recompute()
-        self._compilation = compiling.choose(parameters)
+        self._compilation = compiling.with_place(compiling.choose(parameters))
         self._optimisation = self._learner(module, parameters)
         self._writer = Writer(setting.output, setting.keyring, setting.identity, team)
         self._position = Position()
