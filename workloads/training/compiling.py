@@ -96,6 +96,23 @@ def choose(parameters: Parameters) -> Compilation:
     return Compilation(asked, used=False, reason=reason)
 
 
+def with_place(found: Compilation) -> Compilation:
+    """What becomes of it once there is a place for what is compiled, or none.
+
+    Raises:
+        WorkloadError: there is none, and it was asked for by name.
+    """
+    if not found.used:
+        return found
+    try:
+        keep_apart()
+    except WorkloadError as error:
+        if not found.forgives:
+            raise
+        return Compilation(found.asked, used=False, reason=str(error))
+    return found
+
+
 def lacking(device: str) -> str:
     """Return what the compiler needs and this machine doesn't have; empty: nothing.
 
@@ -104,7 +121,10 @@ def lacking(device: str) -> str:
     """
     is_gpu = device == "cuda"
     variable, usual = ("CC", ("gcc", "clang")) if is_gpu else ("CXX", ("g++",))
-    named = shlex.split(os.environ.get(variable, ""))
+    try:
+        named = shlex.split(os.environ.get(variable, ""))
+    except ValueError as error:
+        return f"{variable} names no compiler: {error} in {os.environ[variable]!r}"
     if not any(shutil.which(each) for each in named[:1] or usual):
         language = "C" if is_gpu else "C++"
         looked = " or ".join(named[:1] or usual)
@@ -128,8 +148,13 @@ def keep_apart() -> Path:
     """
     given = os.environ.get(_FOLDER)
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(given) if given else Path(home).expanduser() / "falaj" / "compiled"
     advice = f"set {_FOLDER} to a folder of your own, or --compile {NEVER}"
+    try:
+        folder = Path(given) if given else Path(home).expanduser() / "falaj" / "compiled"
+    except RuntimeError as error:  # a user without an entry, as pods have them, and no HOME
+        raise WorkloadError(
+            f"there is no place to keep what is compiled: {error}; {advice}"
+        ) from error
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = folder.stat()

@@ -136,7 +136,7 @@ class Session:
         self._begun = copy.deepcopy(module).cpu().eval() if is_exported else None
         if isinstance(module, Decoder) and parameters.recompute == "layers":
             module.recompute()
-        self._compilation = compiling.choose(parameters)
+        self._compilation = compiling.with_place(compiling.choose(parameters))
         sample = None if parameters.own is None else inputs[: self._batches.least_rows]
         self._optimisation = self._learner(module, parameters, sample)
         self._writer = Writer(setting.output, setting.keyring, setting.identity, team)

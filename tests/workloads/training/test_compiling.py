@@ -89,6 +89,35 @@ def test_what_cannot_be_compiled_is_refused_by_name(
         launcher.resolve(Requested(device="cpu", compile="always", **changes), words)
 
 
+@pytest.mark.parametrize("given", ["gcc 'x", 'g++ "'])
+def test_a_compiler_that_is_named_wrongly_is_told(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("CC", given)
+    assert f"CC names no compiler: No closing quotation in {given!r}" in compiling.lacking("cuda")
+
+
+def test_without_a_place_for_it_nothing_is_compiled_that_need_not_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As for a user without a home, which pods have."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def homeless(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    words = "no place to keep what is compiled: Could not determine home directory"
+    found = compiling.with_place(compiling.Compilation("auto", used=True, reason="it can"))
+    assert not found.used
+    assert words in found.reason
+    with pytest.raises(WorkloadError, match=words):
+        compiling.with_place(compiling.Compilation("always", used=True, reason="it was asked for"))
+    never = compiling.Compilation("never", used=False, reason="it was turned off")
+    assert compiling.with_place(never) == never
+
+
 def test_headers_are_needed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "sh")
 
