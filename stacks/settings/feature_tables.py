@@ -95,6 +95,7 @@ def check_features(
         for place, key in enumerate(table.keys):
             path = (*above, "keys", place)
             found += [*asking.lacks(key, path), *_target(key, target, path)]
+        found += _check_once(table, above)
         found += _check_times(features, name, table)
         found += _check_file(table, above, asking, root)
     return found
@@ -135,7 +136,26 @@ def _check_file(
         if key in asking.columns:  # else it is told of the dataset
             found += own.lacks(key, (*above, "keys", place))
     for place, each in enumerate(table.columns or ()):
-        found += own.lacks(each, (*above, "columns", place))
+        at = (*above, "columns", place)
+        if each in (*table.keys, table.time):
+            message = f"given {format_value(each)}, but rows are found by it, so it is no input"
+            found.append(Finding(at, message, (Drop(at),)))
+        else:
+            found += own.lacks(each, at)
+    return found
+
+
+def _check_once(table: FeatureTableSettings, above: KeyPath) -> list[Finding]:
+    found: list[Finding] = []
+    listed: tuple[tuple[str, list[str]], ...] = (
+        ("keys", table.keys), ("columns", table.columns or []),
+    )  # fmt: skip
+    for key, names in listed:
+        for place, each in enumerate(names):
+            if each in names[:place]:
+                at = (*above, key, place)
+                message = f"given {format_value(each)} twice; allowed is once"
+                found.append(Finding(at, message, (Drop(at),)))
     return found
 
 

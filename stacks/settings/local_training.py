@@ -8,7 +8,7 @@ from falaj.components.local.arguments.training_run import LORA_MATRICES, MODEL
 from falaj.components.specification.parallel import OF_LAYERS, PROCESSES, RECOMPUTE
 from falaj.components.specification.property_names import camel
 from falaj.stacks.settings.local import LocalSettings, TrainingSettings
-from falaj.stacks.settings.paths import is_file, is_folder, not_there, resolved
+from falaj.stacks.settings.paths import is_file, not_there, resolved
 from falaj.stacks.settings.problems import Drop, Finding, format_value
 from falaj.stacks.settings.tracking import check_tracking
 from falaj.workloads.bounds import DECODER, IMAGE_NETWORKS
@@ -54,7 +54,7 @@ def _check_model(training: TrainingSettings, root: Path) -> list[Finding]:
         found.append(Finding((*above, "options"), str(error)))
     place = resolved(training.code, root)
     try:
-        is_there = is_folder(place)
+        is_there = place.is_dir()
     except OSError as error:
         return [*found, Finding((*above, "code"), f"{place}: {error.strerror}")]
     if not is_there:
