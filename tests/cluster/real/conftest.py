@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def _watched(platform: Platform) -> None:
     # Versions answer black pictures each in its way, and times of shared cores say little of them.
     lenient = {"leastLikeness": 0, "mostLatencyRise": 10_000}
     judge = {**access, **lenient, "windowMinutes": 1, "leastRequests": 100}
-    service["canary"] |= {"steps": [50], "judge": judge}
+    service["canary"] |= {"steps": [40], "judge": judge}
     platform.write(TEAM, config)
 
 
@@ -147,7 +148,7 @@ def trained(platform: Platform, dataset: str) -> dict[str, Any]:
     """
     up = platform.machine.start(documents.commands("real")[3])
     try:
-        found = _carried_on(platform)
+        found = _carried_on(platform, up)
         printed, _ = up.communicate(timeout=400)
     finally:
         if up.poll() is None:
@@ -159,13 +160,14 @@ def trained(platform: Platform, dataset: str) -> dict[str, Any]:
     return {**found, "printed": printed}
 
 
-def _carried_on(platform: Platform) -> dict[str, Any]:
+def _carried_on(platform: Platform, up: subprocess.Popen[str]) -> dict[str, Any]:
     def epoch(attempt: int) -> int:
         return max(
             (each["epoch"] for each in events(platform, gang(platform, attempt))), default=0
         )
 
     def trained() -> bool:
+        assert up.poll() is None, up.communicate()[0]
         states = [
             platform.realm.pod(each, TRAINING).get("status", {}) for each in gang(platform, 0)
         ]

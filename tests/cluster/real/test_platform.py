@@ -224,12 +224,12 @@ def judged(platform: Platform) -> dict[str, Any]:
 def test_a_canary_earns_its_requests_and_takes_over_without_a_failed_one(
     platform: Platform, ring: Path, tried: int
 ) -> None:
-    """Who proposes it once more has it begin anew: with a tenth, then half of the requests."""
+    """Who proposes it once more has it begin anew: with a tenth of the requests, then four."""
     propose(platform, ring, tried)
     caller(platform, "passing", SERVING, valid(platform, ring), PASSING)
     first = judged(platform)
-    assert (first["verdict"], first["alias"], first["share"]) == ("raised", "candidate", 50)
-    assert f"version {tried} of digits (candidate) has 50 %, version 1" in platform.up(TEAM)
+    assert (first["verdict"], first["alias"], first["share"]) == ("raised", "candidate", 40)
+    assert f"version {tried} of digits (candidate) has 40 %, version 1" in platform.up(TEAM)
     second = judged(platform)
     assert (second["verdict"], second["alias"]) == ("promoted", "production"), second
     assert second["version"] == tried
