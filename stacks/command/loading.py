@@ -25,7 +25,7 @@ from falaj.stacks.command.images import push_image
 from falaj.stacks.command.options import the_project
 from falaj.stacks.command.project import StackFile
 from falaj.stacks.errors import StackError
-from falaj.stacks.images.build import BUILD_BASE, RECIPES
+from falaj.stacks.images.build import BUILD_BASE, RECIPES, own_storage
 from falaj.stacks.images.crane import Crane, trusting
 from falaj.stacks.images.items import EMPTY, Item, Lock, Locked, items, load, save
 from falaj.stacks.images.kept import BUILDER, Kept
@@ -251,12 +251,7 @@ class Loader:
 
     def _variables(self, folder: Path) -> Mapping[str, str]:
         """Of a builder that keeps all it has in a folder, and knows the registry as pods do."""
-        storage, registries = folder / "storage.conf", folder / "registries.conf"
-        storage.write_text(
-            f'[storage]\ndriver = "overlay"\n'
-            f'graphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n',
-            encoding="utf-8",
-        )
+        registries = folder / "registries.conf"
         registry = self.target.registry
         registries.write_text(
             f'[[registry]]\nprefix = "{self.target.host}"\nlocation = "{registry.address}"\n',
@@ -264,10 +259,8 @@ class Loader:
         )
         return {
             **trusting(registry.authority),
-            "CONTAINERS_STORAGE_CONF": str(storage),
+            **own_storage(folder),
             "CONTAINERS_REGISTRIES_CONF": str(registries),
-            # In a container that may make no networks of its own nothing else will do.
-            "BUILDAH_ISOLATION": "chroot",
         }
 
 

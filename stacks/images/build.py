@@ -336,6 +336,24 @@ def find_tool(wanted: str | None) -> str:
     )
 
 
+def own_storage(folder: Path) -> dict[str, str]:
+    """Variables of a buildah or podman that keeps all it has in a folder.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    storage = folder / "storage.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n',
+        encoding="utf-8",
+    )
+    return {
+        "CONTAINERS_STORAGE_CONF": str(storage),
+        # In a container that may make no networks of its own nothing else will do.
+        "BUILDAH_ISOLATION": "chroot",
+    }
+
+
 def source_date_epoch() -> int:
     """Time of everything in the image, seconds since 1970.
 

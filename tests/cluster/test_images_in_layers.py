@@ -20,7 +20,7 @@ from falaj.engine.controlplane.registry import Image
 from falaj.engine.progress import to_stderr
 from falaj.stacks.images import build
 from falaj.stacks.images.archive import blob_path, layout_digest
-from falaj.stacks.images.build import BUILD_BASE, RECIPES, Built
+from falaj.stacks.images.build import BUILD_BASE, RECIPES, Built, own_storage
 from falaj.stacks.images.items import EMPTY, items
 from falaj.stacks.images.kept import BUILDER, Kept, home
 from tests.stacks.images.test_build import wheel_and_pin
@@ -71,18 +71,9 @@ class Workshop:
         recipe = replace(RECIPE, requirements="r.txt", packages=("server.py",))
         [item] = items(EMPTY, only=[RECIPE.name])
         kept = Kept(recipe, item, self.bases, "amd64")
-        with kept.held(self.variables, self.wheels, to_stderr) as found:
+        with kept.held(own_storage, self.wheels, to_stderr) as found:
             assert [each for each in home().iterdir() if each.is_dir()] == [kept.folder]
             return found.digest, *read(found)
-
-    def variables(self, folder: Path) -> Mapping[str, str]:
-        """Of a builder that keeps all that it has in a folder."""
-        storage = folder / "storage.conf"
-        storage.write_text(
-            f'[storage]\ndriver = "overlay"\n'
-            f'graphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
-        )
-        return {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
 
 
 def read(built: Built) -> tuple[dict[str, Any], dict[str, Any]]:
