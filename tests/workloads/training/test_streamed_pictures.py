@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from falaj.workloads.training.snapshot import Dataset, open_dataset, require_who
 from falaj.workloads.training.streamed import StreamedBatches
 from tests.examples import examples
 from tests.workloads.training.conftest import StopAfter, Train
-from tests.workloads.training.test_streaming import KillAfter, Killed, Memory, history, weights
+from tests.workloads.training.test_streaming import Memory, goes_on, history, weights
 
 COUNT = 140
 """Pictures of each class."""
@@ -349,20 +350,8 @@ def test_processes_share_each_batch_and_an_epoch_has_each_picture(
 def test_a_training_that_stopped_or_was_killed_goes_on_with_the_next_picture(
     dataset: Dataset, tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def learn(name: str, *others: Any, **asked: Any) -> int:
-        return train(dataset, tmp_path / name, *others, **{**SMALL, **asked})
-
-    assert learn("whole") == 0
-    assert learn("stopped", StopAfter(7)) == 75
-    assert learn("stopped") == 0
-    with pytest.raises(Killed):
-        learn("killed", KillAfter(7), checkpoint_steps=3)
-    capsys.readouterr()
-    assert learn("killed", checkpoint_steps=5) == 0
-    assert "going on from epoch 0, step 6" in capsys.readouterr().out
-    for each in ("stopped", "killed"):
-        assert history(tmp_path / each) == history(tmp_path / "whole")
-        assert weights(tmp_path / each) == weights(tmp_path / "whole")
+    learn = partial(train, dataset, **SMALL)
+    goes_on(learn, tmp_path, capsys, killed=7, steps=3, said="epoch 0, step 6")
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,8 @@ from falaj.workloads.vocabulary import BytePairs, Vocabulary
 from tests.examples import examples
 from tests.workloads.training.conftest import StopAfter, Train
 from tests.workloads.training.test_streaming import (
-    KillAfter,
-    Killed,
     Memory,
-    history,
-    weights,
+    goes_on,
 )
 
 _parquet: Any = pyarrow.parquet  # of which the types here know less
@@ -438,20 +436,8 @@ def test_processes_share_each_batch_and_an_epoch_has_each_window(dataset: Datase
 def test_a_training_that_stopped_or_was_killed_goes_on_with_the_next_window(
     dataset: Dataset, tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def learn(name: str, *others: Any, **asked: Any) -> int:
-        return train(dataset, tmp_path / name, *others, **{**SMALL, **asked})
-
-    assert learn("whole") == 0
-    assert learn("stopped", StopAfter(7)) == 75
-    assert learn("stopped") == 0
-    with pytest.raises(Killed):
-        learn("killed", KillAfter(11), checkpoint_steps=4)
-    capsys.readouterr()
-    assert learn("killed", checkpoint_steps=5) == 0
-    assert "going on from epoch 0, step 8" in capsys.readouterr().out
-    for each in ("stopped", "killed"):
-        assert history(tmp_path / each) == history(tmp_path / "whole")
-        assert weights(tmp_path / each) == weights(tmp_path / "whole")
+    learn = partial(train, dataset, **SMALL)
+    goes_on(learn, tmp_path, capsys, killed=11, steps=4, said="epoch 0, step 8")
     record = json.loads((tmp_path / "whole" / "record.json").read_text())
     assert 0 <= record["timings"]["rows_share"] < 1
 

@@ -36,7 +36,7 @@ from falaj.workloads.training.snapshot import Dataset, open_dataset, require_who
 from falaj.workloads.training.stopping import StopRequest
 from falaj.workloads.training.streamed import StreamedBatches
 from tests.examples import examples
-from tests.workloads.training.conftest import StopAfter
+from tests.workloads.training.conftest import StopAfter, Train
 from tests.workloads.training.test_shard_files import lines, png, tar
 
 _parquet: Any = pyarrow.parquet  # of which the types here know less
@@ -475,6 +475,33 @@ class KillAfter(StopRequest):
         if self._looks < 0:
             raise Killed
         return False
+
+
+def goes_on(
+    train: Train, folder: Path, capsys: pytest.CaptureFixture[str], *, killed: int,
+    steps: int, said: str,
+) -> None:  # fmt: skip
+    """One that was stopped, and one that was killed, come to what one does that ran through.
+
+    Args:
+        train: of an output folder, who stops it, and parameters; returns the exit status.
+        folder: of the outputs.
+        capsys: what is printed.
+        killed: after so many steps.
+        steps: between its checkpoints.
+        said: of where it goes on.
+    """
+    assert train(folder / "whole") == 0
+    assert train(folder / "stopped", StopAfter(7)) == 75
+    assert train(folder / "stopped") == 0
+    with pytest.raises(Killed):
+        train(folder / "killed", KillAfter(killed), checkpoint_steps=steps)
+    capsys.readouterr()
+    assert train(folder / "killed", checkpoint_steps=5) == 0
+    assert f"going on from {said}" in capsys.readouterr().out
+    for each in ("stopped", "killed"):
+        assert history(folder / each) == history(folder / "whole")
+        assert weights(folder / each) == weights(folder / "whole")
 
 
 def test_a_training_that_was_killed_goes_on_from_a_checkpoint_within_the_epoch(
